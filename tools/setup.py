@@ -74,7 +74,7 @@ ROWS: Mapping[str, Row] = {
         "Their tools and `tool.execute.before` act with all agents that take MCP servers, or ask before calls "
         "([plugins](plugins.md)). `event`, `chat.message`, `tool.execute.after` and `config` watch.",
     ),
-    "provider": Row("OpenCode alone", f"{_MODEL} Models of a project's own providers are not offered to clients."),
+    "provider": Row("OpenCode alone", f"{_MODEL} Clients are offered those of a trusted project there."),
     "reference": Row("OpenCode alone", "The older name of `references`."),
     "references": Row("OpenCode alone", "Other agents have no tool for them."),
     "server": Row("shown only", "This server has settings of its own ([settings](settings.md))."),

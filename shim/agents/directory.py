@@ -229,7 +229,7 @@ class AgentDirectory:
         self._stamps: dict[str, str | None] = {}
         self._has_offer = {name: asyncio.Event() for name in self._specs}
         """Set once an agent's catalogue is known, or its discovery has failed."""
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._asking: dict[str, asyncio.Task[Catalogue | None]] = {}
         self._versions = VersionCache()
         self._slots = asyncio.Semaphore(AT_ONCE)
 
@@ -500,10 +500,28 @@ class AgentDirectory:
         self._stamps[spec.name] = stamp
         return located, stamp
 
+    async def ask_in(self, name: str, directory: str) -> Catalogue | None:
+        """What an agent offers in this directory, with the project's settings. None if it does not tell. Raises AgentError.
+
+        Who asks while it is asked gets the same answer.
+        """
+        key = f"{name} in {directory}"
+        running = self._asking.get(key)
+        if running is None:
+            running = asyncio.get_running_loop().create_task(self._learn_in(self._specs[name], directory), name=f"ask {key}")
+            self._asking[key] = running
+            running.add_done_callback(lambda _: self._asking.pop(key, None))
+        return await asyncio.shield(running)
+
+    async def _learn_in(self, spec: AgentSpec, directory: str) -> Catalogue | None:
+        found: list[Catalogue] = []
+        async with self._slots:
+            await self._discover(spec, directory, found.append)
+        return found[0] if found else None
+
     async def _catalogue(self, spec: AgentSpec, stamp: str | None) -> None:
         home = self._environ.get("HOME", "")
         directory = home if home and await asyncio.to_thread(Path(home).is_dir) else os.sep
-        options = LaunchOptions(binary="", directory=directory)
 
         def store_catalogue(catalogue: Catalogue) -> None:
             before = self._agents[spec.name]
@@ -515,14 +533,17 @@ class AgentDirectory:
             self._has_offer[spec.name].set()
             log.debug("agent.discovered", agent=spec.name, version=agent.located.version, models=len(catalogue.models))
 
+        await self._discover(spec, directory, store_catalogue)
+
+    async def _discover(self, spec: AgentSpec, directory: str, tell: Callable[[Catalogue], None]) -> None:
         async def spawn(codec: Codec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
-            return await self.spawn(self._agents[spec.name], options, codec, on_lines, on_exit)
+            return await self.spawn(self._agents[spec.name], LaunchOptions("", directory), codec, on_lines, on_exit)
 
         codec = spec.make(self._ids.factory())
         if codec.catalogue is not None:  # the agent has a fixed catalogue
-            store_catalogue(codec.catalogue)
+            tell(codec.catalogue)
             return
-        await discover(codec, spawn, store_catalogue, timeout_s=self._discovery_timeout_s)
+        await discover(codec, spawn, tell, timeout_s=self._discovery_timeout_s)
 
     def note_limits(self, name: str, models: Iterable[Model], directory: str) -> None:
         """Note limits of models that an agent has told in a turn there, and tell clients, which have read its models."""

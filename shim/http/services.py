@@ -101,4 +101,5 @@ class Services:
 async def list_offers(services: Services, directory: str) -> tuple[OpenCodeConfig, list[Agent]]:
     """The configuration of a directory, and the usable agents that it offers, the default first."""
     config = await services.config.fresh(directory)
-    return config, [agent for agent in await services.agents.available() if config.offers(agent.spec.name)]
+    offers, agents = services.sessions.deps.local_offers, await services.agents.available()
+    return config, [offers.look(agent, directory) for agent in agents if config.offers(agent.spec.name)]

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias
 from aiohttp import BasicAuth, web
 
 from shim.agents.command_files import CommandFiles
+from shim.agents.directory_offers import DirectoryOffers
 from shim.agents.install import Installer
 from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
@@ -311,6 +312,7 @@ async def start(
             snapshots=snapshots,
             feed=feed,
             command_files=CommandFiles(environ, tuple(map(str, settings.roots))),
+            local_offers=DirectoryOffers(agents, trust, config.current),
             setups=setups,
             trust=trust,
             trust_question_s=settings.trust_question_s,

@@ -204,3 +204,24 @@ def test_skills_of_opencode_reach_the_model_unless_a_rule_denies_them(agent: str
         asked = json.dumps(next(r for r in server.model.requests() if r["body"].get("tools") and "say hello" in json.dumps(r)))
         assert (asked.count("MARK-OF-deploy"), asked.count(f"{folders['deploy']}/SKILL.md")) == (1, 1)
         assert "MARK-OF-held" not in asked
+
+
+def test_opencode_has_the_models_and_agents_of_a_trusted_project() -> None:
+    with bench("opencode") as server:
+        near = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": f"{server.model.url}/v1", "apiKey": "x"}}
+        near["models"] = {"one": {"name": "One"}}
+        values = {"provider": {"near": near}, "agent": {"poet": {"prompt": "You rhyme."}}}
+        (server.place.project / "opencode.json").write_text(json.dumps(values))
+        watch = open_watch(server)
+        wish = {"model": {"providerID": "opencode", "modelID": "near/one"}, "agent": "poet"}
+        body = {"parts": [{"type": "text", "text": "too early"}], **wish}
+        assert server.api.call("POST", f"/session/{watch.session}/prompt_async", body)[0] == 400, "nobody trusts it"
+        at = watch.prompt("[scene:text] before")
+        asked = watch.wait("question.asked", at)
+        server.api.post(f"/question/{asked['id']}/reply", {"answers": [[TRUST]]})
+        watch.wait_for_end(at)
+        messages = watch.wait_for_end(watch.prompt("[scene:text] rhyme", **wish))
+        assert texts(messages)[-1] == "You said: rhyme"
+        assert "You rhyme." in json.dumps(server.model.requests()[-1])
+        assert "poet" in [agent["name"] for agent in server.api.get("/agent")]
+        watch.stream.close()

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 
+from shim.agents.directory_offers import DirectoryOffers
 from shim.faces.opencode1 import routes as opencode1
 from shim.faces.opencode1.routes.event import OPENCODE1
 from shim.faces.opencode2 import routes as opencode2
@@ -47,7 +48,6 @@ from tests.support.live import Live, live
 from tests.support.universal import Face, face
 from universal.session import importer
 from universal.session.model import Session, SessionRecord
-from universal.slash_commands import SlashCommand
 
 __all__ = ["api", "client_with_password", "start"]
 
@@ -132,7 +132,7 @@ class FakeSessions:
 
     def __post_init__(self) -> None:
         self.others = self
-        self.reported_commands: dict[tuple[str, str], tuple[SlashCommand, ...]] = {}
+        self.local_offers = DirectoryOffers()
 
     async def read_requests(self) -> None:
         """No other server has a session."""

@@ -20,7 +20,8 @@ async def with_commands(manager: SessionManager, agents: Iterable[Agent], direct
     sees a removed file some seconds late, so what the files had and have no more is left out of its report.
     """
     deps, offers = manager.deps, list(agents)
-    reported = {key[0]: commands for key, commands in deps.reported_commands.items() if key[1] == directory}
+    without_files = {agent.spec.name for agent in offers if not agent.spec.command_sources.folders}
+    reported = {name: rows for name, rows in deps.local_offers.commands(directory).items() if name in without_files}
     for actor in manager.index.actors():
         codec = actor.process.codec
         if actor.directory == directory and actor.alive and codec is not None and codec.catalogue is not None:

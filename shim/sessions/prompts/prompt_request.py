@@ -87,7 +87,7 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
     provider = wish.provider_id or last.provider_id
     model_id = wish.model_id or last.model_id
     if not provider:
-        provider, model_id = await _default_model(agents, config)
+        provider, model_id = await _default_model(deps, session.record.directory, config)
     agent = await agents.offer(provider) if config.offers(provider) else None
     if agent is None:
         names = ", ".join(a.spec.name for a in agents.usable() if config.offers(a.spec.name)) or "none"
@@ -95,6 +95,8 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
         why = f" {missing.located.why}" if missing is not None and missing.located.why else ""
         why = why if config.offers(provider) else ' "disabled_providers" of opencode.json has it.'
         raise UnknownChoice(f'Provider not found: "{provider}".{why} Available: {names}.')
+    if agent.spec.setup.reads_own:
+        agent = await _agent_there(deps, agent, session.record.directory, model_id, body.mode)
     catalogue = agent.catalogue
     model_id = model_id or catalogue.default_model or (catalogue.models[0].id if catalogue.models else OWN_CHOICE)
     model = _model(agent, model_id)
@@ -118,10 +120,22 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
     return Choice(agent, model_id if named else None, variant, mode, ModelRef(provider, model_id, variant))
 
 
-async def _default_model(agents: AgentDirectory, config: OpenCodeConfig) -> tuple[str, str]:
+async def _agent_there(deps: SessionDeps, agent: Agent, directory: str, model_id: str, mode: str | None) -> Agent:
+    """An agent that reads OpenCode's configuration, as it is in this directory. It is asked for what it is not known to have."""
+    known = deps.local_offers.at(agent, directory)
+    has_mode = mode is None or any(mode == other.id for other in modes_of(known.spec, known.catalogue))
+    if has_mode and (not model_id or _model(known, model_id) is not None):
+        return known
+    return await deps.local_offers.ask(agent, directory)
+
+
+async def _default_model(deps: SessionDeps, directory: str, config: OpenCodeConfig) -> tuple[str, str]:
     """The agent and the model of prompts that name none. A configured model that no agent here has does not count."""
+    agents = deps.agents
     provider, _, model_id = (config.model or "").partition("/")
     agent = await agents.offer(provider) if model_id and config.offers(provider) else None
+    if agent is not None and agent.spec.setup.reads_own:
+        agent = await _agent_there(deps, agent, directory, model_id, None)
     if agent is not None and _model(agent, model_id) is not None:
         return provider, model_id
     names = [agent.spec.name for agent in agents.usable() if config.offers(agent.spec.name)]

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from shim.agents.command_files import CommandFiles
 from shim.agents.directory import AgentDirectory
+from shim.agents.directory_offers import DirectoryOffers
 from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
 from shim.host.config.opencode_config import OpenCodeConfig
@@ -22,7 +23,6 @@ from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts,
 from shim.sessions.placement import LonePlacement, Placement
 from shim.store.base import Store
 from universal.permissions import DirectoryRules
-from universal.slash_commands import SlashCommand
 from universal.tools.accesses import Place
 from universal.unattended_policy import WAIT, UnattendedPolicy
 
@@ -97,10 +97,8 @@ class SessionDeps:
     """Returns the snapshots of a directory, or None if they are switched off (`snapshot: false` in its configuration)."""
     command_files: CommandFiles | None = None
     """Finds agents' commands in files. None: only what agents report counts."""
-    reported_commands: dict[tuple[str, str], tuple[SlashCommand, ...]] = field(
-        default_factory=dict[tuple[str, str], tuple[SlashCommand, ...]]
-    )
-    """(agent, directory) -> the commands that the last agent there reported, of agents that have no files of commands."""
+    local_offers: DirectoryOffers = field(default_factory=DirectoryOffers)
+    """What agents offer in each directory."""
     setups: Setups = field(default_factory=Setups)
     """The set-ups of directories (`universal.setup`)."""
     trust: ProjectTrust | None = None

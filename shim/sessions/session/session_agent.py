@@ -34,8 +34,6 @@ from universal.tools.cards import view_call
 log = structlog.get_logger()
 
 ITEM_DELTA = EventType.ITEM_DELTA
-KEPT_LISTS = 256
-"""Directories of agents whose last list of commands is kept."""
 CLOSE_S = 3.0
 """Seconds for agents to end by themselves when the server stops; the whole stop must stay under 5 s."""
 
@@ -185,7 +183,7 @@ class SessionAgent:
         if generation != self.generation or self.codec is None:
             return
         codec, self.codec, self._handle = self.codec, None, None
-        self._keep_commands(codec)
+        self._note_offer(codec)
         self._host.drop()
         self._cancel_timers()
         log.info("agent.exited", session_id=self._session_id, agent=codec.name, code=exit_.code, signal=exit_.signal)
@@ -316,7 +314,7 @@ class SessionAgent:
     def _detach(self) -> AgentHandle | None:
         """Ignore the process from now on."""
         if self.codec is not None:
-            self._keep_commands(self.codec)
+            self._note_offer(self.codec)
         handle, self._handle, self.codec = self._handle, None, None
         self.generation += 1
         self._host.drop()
@@ -330,17 +328,11 @@ class SessionAgent:
         if codec is not None and codec.catalogue is not None and codec.catalogue is not self._told:
             self._told = codec.catalogue
             self._deps.agents.note_limits(codec.name, codec.catalogue.models, self._directory)
+            self._note_offer(codec)
 
-    def _keep_commands(self, codec: Codec) -> None:
-        """Keep the commands that an agent reported; without files, nothing else tells them before its next session."""
-        spec = self._deps.agents.get(codec.name)
-        if codec.catalogue is None or spec is None or spec.spec.command_sources.folders:
-            return
-        kept, key = self._deps.reported_commands, (codec.name, self._directory)
-        kept.pop(key, None)
-        kept[key] = codec.catalogue.commands
-        while len(kept) > KEPT_LISTS:
-            del kept[next(iter(kept))]
+    def _note_offer(self, codec: Codec) -> None:
+        if codec.catalogue is not None:
+            self._deps.local_offers.note(codec.name, self._directory, codec.catalogue)
 
     async def close(self) -> None:
         """Wait for all processes that are being stopped: CLOSE_S seconds, then they are killed."""

@@ -12,6 +12,7 @@ from universal.codec import AgentFolder, HeldCalls, SpareUse
 from universal.items import Json
 from universal.lib.jsonline import get_text
 from universal.permissions import Rule
+from universal.sandbox import SandboxUse
 from universal.slash_commands import CommandFolder, CommandSources, PluginFolders
 
 # --- its folders ----------------------------------------------------------------------------------------
@@ -37,6 +38,13 @@ OWN_RULES = (
     Rule("edit", OWN_FOLDERS[0], "allow"),  # the plan itself is a file, and plan mode edits no other
 )
 """`AgentSpec.default_rules` of an agent that is Claude Code."""
+
+SANDBOX = SandboxUse(
+    folders=("$CLAUDE_CONFIG_DIR or ~/.claude",),
+    files=("~/.claude.json",),
+    hosts=("api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"),
+    variables=("ANTHROPIC_BASE_URL",),
+)
 
 # --- its commands ---------------------------------------------------------------------------------------
 

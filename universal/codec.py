@@ -20,6 +20,7 @@ from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
 from universal.permissions import OWN_QUESTIONS, Decision, Enforcement, Rule
+from universal.sandbox import NO_NEEDS, Bounds, SandboxUse
 from universal.setup import NO_SETUP, TAKES_NOTHING, DirectorySetup, SetupUse
 from universal.slash_commands import NO_COMMANDS, CommandSources, SlashCommand
 from universal.tools.row import Row
@@ -304,6 +305,8 @@ class LaunchOptions:
     version: str | None = None  # of the program, if it is known
     setup: DirectorySetup = NO_SETUP
     """The person's set-up; see `universal.setup`."""
+    bounds: Bounds | None = None
+    """What its sandbox holds, in which it reads files and runs commands itself and not by this server. None: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -571,6 +574,8 @@ class AgentSpec:
     """OpenCode's names of its tools. For agents from packages; those of this repository are in `universal.tools`."""
     enforcement: Enforcement = OWN_QUESTIONS
     """Who enforces permission rules; see docs/permissions.md."""
+    sandbox: SandboxUse = NO_NEEDS
+    """What it needs in a sandbox, and which rules it is held to there."""
     held_calls: HeldCalls | None = None
     """Whether its calls all wait for the server: it gets prompts beside the snapshot before them (docs/adr/0032), else after."""
     default_rules: tuple[Rule, ...] = ()

@@ -11,6 +11,7 @@ from typing import Any
 
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
+from universal.sandbox import SandboxUse
 from universal.slash_commands import CommandFolder, CommandSources
 
 ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
@@ -28,6 +29,21 @@ SKILLS = CommandSources(
     )
 )
 """`AgentSpec.command_sources`. Its command files are templates of the configuration; this server offers them with every agent."""
+
+_CONFIG = ("opencode.json", "opencode.jsonc", "config.json", "plugin", "plugins", "tool", "tools", "agent", "agents", "command")
+SANDBOX = SandboxUse(
+    folders=tuple(
+        f"${variable}/opencode or ~/{folder}/opencode"
+        for variable, folder in (
+            *(("XDG_DATA_HOME", ".local/share"), ("XDG_STATE_HOME", ".local/state")),
+            *(("XDG_CACHE_HOME", ".cache"), ("XDG_CONFIG_HOME", ".config")),  # it writes a .gitignore there at each start
+        )
+    ),
+    fixed=tuple(f"$XDG_CONFIG_HOME/opencode/{name} or ~/.config/opencode/{name}" for name in _CONFIG),
+    hosts=("opencode.ai", "api.anthropic.com", "api.openai.com", "openrouter.ai", "generativelanguage.googleapis.com"),
+    variables=("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"),
+    settings=tuple(f"$XDG_CONFIG_HOME/opencode/{name} or ~/.config/opencode/{name}" for name in _CONFIG[:3]),
+)
 
 
 def message_id(key: str, event_id: str) -> str:

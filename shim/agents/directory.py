@@ -374,11 +374,10 @@ class AgentDirectory:
         handle: AgentHandle
         if self._record_dir is not None:
             recorder = Recorder(self._record_dir, name, located.version, launch)
-            variables = options.variables
-            inner = await self._spawn(agent, located, launch, keys, variables, recorder.lines(on_lines), recorder.exits(on_exit))
+            inner = await self._spawn(agent, located, launch, keys, options, recorder.lines(on_lines), recorder.exits(on_exit))
             handle = RecordedHandle(inner, recorder)
         else:
-            handle = await self._spawn(agent, located, launch, keys, options.variables, on_lines, on_exit)
+            handle = await self._spawn(agent, located, launch, keys, options, on_lines, on_exit)
         self.listeners.spawned(name)
         return handle
 
@@ -388,12 +387,12 @@ class AgentDirectory:
         located: ProgramLocation,
         launch: LaunchSpec,
         keys: Mapping[str, str],
-        variables: Mapping[str, str],
+        options: LaunchOptions,
         on_lines: OnLines,
         on_exit: OnExit,
     ) -> AgentHandle:
         name = agent.spec.name
-        env = {**keys, **child_environment(variables, {}), **launch.env}
+        env = {**keys, **child_environment(options.variables, {}), **launch.env}
         launch = replace(launch, env=env)  # after the recorder was created, so that it records no key
         if located.path is None:
             program = self._programs.get(name)
@@ -405,6 +404,12 @@ class AgentDirectory:
         if launch.settings is not None:
             launch, folder = await asyncio.to_thread(write, launch, launch.settings)
         try:
+            if options.bounds is not None:
+                from shim.agents import sandboxes  # late: few agents run in one
+
+                also = [] if folder is None else [str(folder)]
+                inherited = {**self._environ, **{name: value for name, value in launch.env.items() if value is not None}}
+                launch = await asyncio.to_thread(sandboxes.launch_inside, agent.spec, options.bounds, launch, inherited, also)
             exited = on_exit if folder is None else partial(_remove_settings, folder, on_exit)
             return await transport.spawn(launch, self._environ, on_lines=on_lines, on_exit=exited, name=name)
         except BaseException as error:  # a cancelled start leaves no file of settings

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from shim.agents import plugins
 from shim.agents.directory import AgentDirectory
 from shim.agents.keys import KeyStore
 from shim.lib.clock import Clock
 from shim.lib.ids import Ids
-from shim.lib.settings import CustomAgent, Settings
+from shim.lib.settings import Settings
+from shim.lib.settings_tables import CustomAgent
 from shim.processes.inprocess import Program
 from shim.processes.locate import INSTALLED
 from shim.store.base import Store
@@ -18,6 +20,7 @@ from universal.agents.opencode2.spec import configured_spec as configured_openco
 from universal.agents.opencode2.wire import NAME as OPENCODE2_AGENT
 from universal.codec import AgentSpec
 from universal.registry import agents as known_agents
+from universal.sandbox import strictest
 
 
 def agents_of(settings: Settings, added: Mapping[str, AgentSpec] | None = None) -> dict[str, AgentSpec]:
@@ -25,10 +28,18 @@ def agents_of(settings: Settings, added: Mapping[str, AgentSpec] | None = None) 
 
     Agents that the user did not add (`AgentSpec.is_fallback`) come last.
     """
-    configured = {name: _configured_spec(name, agent) for name, agent in settings.agents.items()}
+    configured = {name: _configured_spec(name, agent) for name, agent in settings.agents.items() if agent.command}
     specs = {**known_agents(), **(added or {})}
     fallbacks = {name for name, spec in specs.items() if spec.is_fallback}
-    return dict(sorted({**specs, **configured}.items(), key=lambda row: row[0] in fallbacks))
+    ordered = dict(sorted({**specs, **configured}.items(), key=lambda row: row[0] in fallbacks))
+    return {name: _with_sandbox(spec, settings, settings.agents.get(name)) for name, spec in ordered.items()}
+
+
+def _with_sandbox(spec: AgentSpec, settings: Settings, agent: CustomAgent | None) -> AgentSpec:
+    """Return the spec with the sandbox of the settings: the stricter level of the server's and the agent's, and its folders."""
+    level = strictest(settings.sandbox, agent.sandbox) if agent is not None else settings.sandbox
+    paths = agent.sandbox_paths if agent is not None else ()
+    return replace(spec, sandbox=spec.sandbox._replace(level=level, paths=paths)) if level != "off" or paths else spec
 
 
 def _configured_spec(name: str, agent: CustomAgent) -> AgentSpec:

@@ -69,6 +69,7 @@ Port: TypeAlias = Annotated[Any, _flag("port", "N", _number)]
 Directory: TypeAlias = Annotated[str | None, _flag("directory", "DIR")]
 DataDir: TypeAlias = Annotated[str | None, _flag("data_dir", "DIR")]
 DefaultAgent: TypeAlias = Annotated[str | None, _flag("default_agent", "NAME")]
+Sandbox: TypeAlias = Annotated[str | None, _flag("sandbox", "LEVEL")]
 Cors: TypeAlias = Annotated[list[str] | None, _flag("cors", "ORIGIN")]
 LogLevel: TypeAlias = Annotated[str | None, _flag("log_level", "LEVEL")]
 LogFormat: TypeAlias = Annotated[str | None, _flag("log_format", "FORMAT")]
@@ -139,6 +140,7 @@ def serve(
     tls_key: TlsKey = None,
     roots: Roots = None,
     trust_all: TrustAll = None,
+    sandbox: Sandbox = None,
     unattended: Unattended = None,
     move_aside_damaged: MoveAside = None,
     mdns: Mdns = None,
@@ -179,6 +181,7 @@ def web(
     tls_key: TlsKey = None,
     roots: Roots = None,
     trust_all: TrustAll = None,
+    sandbox: Sandbox = None,
     unattended: Unattended = None,
     move_aside_damaged: MoveAside = None,
     mdns: Mdns = None,

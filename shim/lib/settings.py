@@ -19,7 +19,7 @@ import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias, cast
+from typing import Annotated, Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -31,10 +31,11 @@ from pydantic import (
     PrivateAttr,
     SecretStr,
     ValidationError,
-    model_validator,
 )
 
 from shim.lib.errors import ShimError
+from shim.lib.settings_tables import CustomAgent, Hook
+from universal.sandbox import LEVELS, Level
 from universal.unattended_policy import parse as parse_unattended
 
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - only with a password (`shim.cli.server.listen`)
@@ -64,6 +65,7 @@ OF_A_PROJECT = frozenset(
         "log_level",
         "log_format",
         "otel",
+        "sandbox",
         "idle_reap_s",
         "abort_timeout_s",
         "max_sessions",
@@ -203,12 +205,6 @@ def _password(value: SecretStr) -> SecretStr:
     return value
 
 
-def _web_address(value: SecretStr) -> SecretStr:
-    if not re.match(r"https?://[^/]", value.get_secret_value()):
-        raise ValueError("it has to begin with http:// or https:// and a host")
-    return value
-
-
 def _public_url(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
@@ -238,49 +234,6 @@ def _nats_servers(value: object) -> object:
     if not urls:
         raise ValueError(f"use nats://HOST[,HOST...] or {EMBEDDED}")
     return ",".join(urls)
-
-
-class CustomAgent(BaseModel):
-    """A user-defined agent (`[agents.NAME]` in a file): a program that speaks the Agent Client Protocol on stdio.
-
-    `env` may contain keys, so it is never shown.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
-    title: str | None = None
-    env: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
-
-
-class Hook(BaseModel):
-    """A command or a POST for a session that becomes idle, asks or fails (`[[hooks]]` in a file).
-
-    Webhook URLs may contain keys (in the path, the query, before the host), so `url` and `headers` are never shown.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-    on: Annotated[tuple[Literal["idle", "permission", "question", "error"], ...], Field(min_length=1)]
-    command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
-    url: Annotated[SecretStr, AfterValidator(_web_address)] | None = None
-    headers: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
-    timeout_s: Annotated[float, Field(gt=0, le=300)] = 10.0
-
-    @model_validator(mode="after")
-    def _need_one_source(self) -> Self:
-        if bool(self.command) == bool(self.url):
-            raise ValueError("a hook has either a command or a url")
-        return self
-
-    @property
-    def name(self) -> str:
-        """The program or the host, for logs."""
-        return self.command[0] if self.url is None else self.url.get_secret_value().split("/")[2].rpartition("@")[2]
-
-    def __str__(self) -> str:
-        """Describe the hook without its secrets."""
-        return f"{'/'.join(self.on)}: {self.name}"
 
 
 AgentName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
@@ -541,7 +494,13 @@ class Settings(BaseModel):
         default_factory=dict[str, CustomAgent],
         description="More agents, each a program that speaks the Agent Client Protocol: `[agents.NAME]` with `command = "
         '["PROGRAM", "ARGUMENT"]` and optionally `title` and `env`. A supported name (`gemini`, `opencode2`) gets the '
-        "new command. In the environment: JSON.",
+        "new command; `sandbox` and `sandbox_paths` go without one (docs/sandbox.md). In the environment: JSON.",
+    )
+
+    sandbox: Annotated[Level, BeforeValidator(_lower)] = Field(
+        default="off",
+        description="What agents run in (docs/sandbox.md): `off`; `project`, they see the system, their state and the project, "
+        "and the kernel holds what rules deny; `strict`, also no host but the model's, or no start. A project only tightens.",
     )
 
     otel: bool = Field(
@@ -583,10 +542,12 @@ class Settings(BaseModel):
         """
         values: dict[str, Any] = {}
         origins: dict[str, str] = {}
+        of_project = "off"
         for path in config_files():
             table = _read(path)
             if path.name == PROJECT_FILE:
                 _check_project_file(path, table)
+                of_project = table.pop("sandbox", "off")
             for name, value in table.items():
                 values[name], origins[name] = value, f"file {path}"
         for name, variable in ((name, variable) for name, several in ALIASES.items() for variable in several):
@@ -597,6 +558,8 @@ class Settings(BaseModel):
         for name, value in (flags or {}).items():
             if value is not None and value != []:
                 values[name], origins[name] = value, f"flag --{name.replace('_', '-')}"
+        if of_project not in LEVELS[: 1 + LEVELS.index(values.get("sandbox", "off"))]:  # a project only tightens
+            values["sandbox"], origins["sandbox"] = of_project, f"file {Path.cwd() / PROJECT_FILE}"
         try:
             settings = cls(**values)
         except ValidationError as error:

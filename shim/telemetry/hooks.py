@@ -22,7 +22,7 @@ import structlog
 
 from shim.lib.errors import ShimError
 from shim.lib.redaction import clean
-from shim.lib.settings import Hook
+from shim.lib.settings_tables import Hook
 from shim.processes.command import run
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, TurnData, UniversalEvent
 from universal.lib.jsonvalue import obj, text

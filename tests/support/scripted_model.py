@@ -61,8 +61,10 @@ from universal.events import (
     QuestionOption,
     SessionStartedData,
 )
+from universal.host import HostAnswer
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
 from universal.permissions import DirectoryRules, Enforcement, Rule
+from universal.sandbox import Level, SandboxUse
 from universal.session.values import Text
 from universal.turn import Input
 
@@ -94,6 +96,10 @@ class ScriptedCodec(Codec):
     def proceed(self, permission_id: str) -> list[Output]:
         self.agent.proceeded.append(permission_id)
         self.agent.asked.pop(permission_id, None)
+        return []
+
+    def on_host_answer(self, answer: HostAnswer) -> list[Output]:
+        self.agent.host_answers.append(answer)
         return []
 
     @property
@@ -153,6 +159,7 @@ class ScriptedAgent:
     commands: list[Command] = field(default_factory=list)
     proceeded: list[str] = field(default_factory=list)
     """Checked calls that no rule concerns."""
+    host_answers: list[HostAnswer] = field(default_factory=list)
     mode: str = ""
     steers: bool = False
     """Whether it takes in prompts while it works."""
@@ -423,6 +430,11 @@ class ScriptedAgents:
         """Which rules the agent can be held to."""
         agent = self._agents[name]
         self._agents[name] = replace(agent, spec=replace(agent.spec, enforcement=enforcement))
+
+    def enclose(self, name: str, level: Level) -> None:
+        """The agent runs in a sandbox."""
+        agent = self._agents[name]
+        self._agents[name] = replace(agent, spec=replace(agent.spec, sandbox=SandboxUse(level)))
 
     def hold_calls(self, name: str, calls: HeldCalls) -> None:
         """The agent's calls wait for the server (`AgentSpec.held_calls`)."""

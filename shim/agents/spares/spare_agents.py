@@ -22,6 +22,7 @@ from typing import NamedTuple
 import structlog
 
 from shim.agents.directory import Agent, AgentDirectory
+from shim.agents.sandboxes import bounds_here
 from shim.agents.start_state import StartState, has_login_sign, start_state, working_tree
 from shim.host.config.setups import Setups
 from shim.host.files.roots import require
@@ -373,7 +374,7 @@ class SpareAgents:
         if state != spare.state or options.setup != spare.options.setup:
             self._replace(key)
             return None
-        if not spare.codec.adopt(options):
+        if options.bounds != spare.options.bounds or not spare.codec.adopt(options):
             return None
         del self._spares[key]
         self._history(key).losses = 0
@@ -501,13 +502,16 @@ class SpareAgents:
         codec, setup = agent.spec.make(self._ids.factory()), self._setup(directory)
         if setup.servers and self._setups.plugins is not None and not agent.spec.setup.reads_own:
             self._setups.plugins.wake(directory, with_project=True)
+        rules = self._config_rules(directory).all
+        held, _ = await bounds_here(agent.spec, rules, self._agents.environment())
         options = LaunchOptions(
             agent.located.path or "",
             directory,
             native_session_id=key.conversation or None,
             resume=bool(key.conversation),
-            rules=(*self._config_rules(directory).all, *setup.guard_rules),
+            rules=(*rules, *setup.guard_rules),
             setup=setup,
+            bounds=held,
         )
         return Spare(agent, options, codec, state, tree, started_ms=self._clock.now_ms(), on_loss=self._lose)
 

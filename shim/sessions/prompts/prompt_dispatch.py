@@ -14,6 +14,7 @@ import structlog
 
 from shim.agents.directory import Agent
 from shim.agents.login_signs import place
+from shim.agents.sandboxes import bounds, bounds_here
 from shim.agents.spares.agent_room import WAIT_S
 from shim.host.trust.project_settings import folders_of
 from shim.lib import disk
@@ -35,6 +36,7 @@ from universal.events import ErrorData, EventType, ItemData, ItemDeltaData
 from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart, TextPart
 from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Policy
+from universal.sandbox import Bounds
 from universal.session.user_prompt import Delivery
 from universal.setup import setup_notice
 from universal.tools.accesses import Place
@@ -256,7 +258,14 @@ class PromptDispatcher:
     def _is_ready_for(self, pending: PendingPrompt) -> bool:
         process = self._process
         is_same = process.agent == pending.agent and self._has_project_settings == self._may_use_project_settings
+        if process.bounds is not None and is_same:  # a mount cannot be changed: other rules need another process
+            is_same = process.bounds == self._bounds(pending)
         return process.is_alive and is_same and process.codec is not None and not pending.refused
+
+    def _bounds(self, pending: PendingPrompt) -> Bounds | None:
+        """What the kernel must hold the agent to in this prompt; None without a sandbox."""
+        agent = self._deps.agents.get(pending.agent)
+        return bounds(agent.spec, self._policy(self._state, pending.prompt.mode or "").for_agent()) if agent is not None else None
 
     # --- starting the agent ----------------------------------------------------------------------------------
 
@@ -373,23 +382,26 @@ class PromptDispatcher:
         self._has_project_settings = self._may_use_project_settings
         setup = self._process.setup(with_project=self._has_project_settings)
         self._wake_plugins(agent)
-        rules = (*self._policy(self._state, pending.prompt.mode or "").for_agent(), *setup.guard_rules)
-        options = replace(options, rules=rules, project_settings=self._has_project_settings, setup=setup)
+        own_rules = self._policy(self._state, pending.prompt.mode or "").for_agent()
+        held, unheld_why = await bounds_here(agent.spec, own_rules, self._deps.agents.environment())
+        rules = (*own_rules, *setup.guard_rules)
+        options = replace(options, rules=rules, project_settings=self._has_project_settings, setup=setup, bounds=held)
         if not options.resume:
             context.forget(self._state.session, name)
         if await self._process.start(agent, options):
             self._on_start(name, options.resume)
-            self._notify_gaps(pending, agent)
+            self._notify_gaps(pending, agent, unheld_why)
             self._process.greet()
 
-    def _notify_gaps(self, pending: PendingPrompt, agent: Agent) -> None:
+    def _notify_gaps(self, pending: PendingPrompt, agent: Agent, unheld_why: str) -> None:
         """Tell a person, once for each agent, which of their rules cannot be enforced with it, and what it leaves out."""
         policy, spec = self._policy(self._state, pending.prompt.mode or ""), agent.spec
         gaps = spec.enforcement.gaps((*policy.config, *policy.session))
         missing = spec.setup.gaps(self._process.setup(with_project=self._has_project_settings))
         rules_text = gaps_notice(spec.title, gaps) if gaps else ""
         setup_text = setup_notice(spec.title, missing) if missing else ""
-        for kind, text in (("rules", rules_text), ("setup", setup_text)):
+        sandbox_text = f"{spec.title} runs without the sandbox that the settings want. {unheld_why}" if unheld_why else ""
+        for kind, text in (("rules", rules_text), ("setup", setup_text), ("sandbox", sandbox_text)):
             if text and (spec.name, kind) not in self._notified:
                 self._notified.add((spec.name, kind))
                 self._state.status("notice", text)

@@ -26,14 +26,16 @@ from universal.codec import (
     SetTimer,
 )
 from universal.events import EventType, PermissionData
-from universal.host import HostAnswer, HostCall
+from universal.host import HostAnswer, HostCall, HostDone, StopCommand
 from universal.lib.jsonvalue import obj, text
+from universal.sandbox import Bounds
 from universal.setup import DirectorySetup, SetupUse
 from universal.tools.cards import view_call
 
 log = structlog.get_logger()
 
 ITEM_DELTA = EventType.ITEM_DELTA
+IN_SANDBOX = "The agent runs in a sandbox, and this server does not. Use your own tools for files and commands."
 CLOSE_S = 3.0
 """Seconds for agents to end by themselves when the server stops; the whole stop must stay under 5 s."""
 
@@ -80,6 +82,8 @@ class SessionAgent:
         """The instructions that went with a prompt, and the process that got them."""
         self.reads_project = False
         """Whether the process was started with the project's settings."""
+        self.bounds: Bounds | None = None
+        """What its sandbox holds; None: it has none."""
         self.is_untried = False
         """Whether the process waited for a session (`shim.agents.spares.spare_agents`) and has said nothing since."""
         self._greeting: Callable[[], Sequence[Output]] = tuple
@@ -110,7 +114,7 @@ class SessionAgent:
     async def start(self, agent: Agent, options: LaunchOptions) -> bool:
         """Start an agent. False if it was dropped or has exited before it was ready. Raises AgentError."""
         self.generation += 1
-        self.resumes, self.reads_project = options.resume, options.project_settings
+        self.resumes, self.reads_project, self.bounds = options.resume, options.project_settings, options.bounds
         generation = self.generation
         spares = self._deps.spares
         spare = await spares.take(agent, options) if spares is not None and not self.is_untried else None
@@ -285,8 +289,11 @@ class SessionAgent:
         self._timers.clear()
 
     def call_host(self, call: HostCall) -> None:
-        """Begin a file or command call of the agent. The answer comes later."""
-        self._host.do(call)
+        """Begin a file or command call of the agent. The answer comes later. In a sandbox it is refused: we are outside."""
+        if self.bounds is None:
+            self._host.do(call)
+        elif not isinstance(call, StopCommand):
+            self._answer_host_call(HostDone(call.call, trouble="refused", error=IN_SANDBOX))
 
     def _answer_host_call(self, answer: HostAnswer) -> None:
         if self.codec is not None:

@@ -21,7 +21,8 @@ from shim.dev.record.scenes import SCENES, Abort, Say, Scene
 from shim.dev.record.scrub import leaks, scrub
 from shim.dev.record.take import choose_scenes, difference_of, packaged_version, take, version_before
 from shim.lib.errors import ShimError
-from shim.lib.settings import CustomAgent, Settings
+from shim.lib.settings import Settings
+from shim.lib.settings_tables import CustomAgent
 from universal.agents.acp.spec import custom_spec
 from universal.registry import agents
 

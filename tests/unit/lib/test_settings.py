@@ -276,3 +276,34 @@ def test_wrong_access_settings_are_reported_without_the_password(here: Path, tex
 @pytest.mark.parametrize(("given", "path"), [("", ""), ("/", ""), ("opencode", "/opencode"), ("/a/b/", "/a/b")])
 def test_a_base_path_has_one_form(given: str, path: str) -> None:
     assert Settings(base_path=given).base_path == path
+
+
+@pytest.mark.parametrize(
+    ("personal", "project", "level", "source"),
+    [("off", "strict", "strict", "project"), ("strict", "off", "strict", "person"), ("project", "project", "project", "person")],
+)
+def test_a_project_only_tightens_the_sandbox(here: Path, personal: str, project: str, level: str, source: str) -> None:
+    personal_file(here, f'sandbox = "{personal}"\n')
+    (here / "shim.toml").write_text(f'sandbox = "{project}"\n')
+    settings = Settings.load()
+    assert settings.sandbox == level
+    assert ("shim.toml" in settings.sources()["sandbox"]) is (source == "project")
+
+
+def test_a_flag_does_not_loosen_the_sandbox_of_a_project(here: Path) -> None:
+    (here / "shim.toml").write_text('sandbox = "strict"\n')
+    assert Settings.load({"sandbox": "off"}).sandbox == "strict"
+
+
+def test_a_wrong_sandbox_is_refused_with_its_place(here: Path) -> None:
+    (here / "shim.toml").write_text('sandbox = "stric"\n')
+    with pytest.raises(SettingsError, match=r"Setting sandbox = stric \(file .*shim\.toml\)"):
+        Settings.load()
+
+
+def test_the_sandbox_of_a_supported_agent_needs_no_command(here: Path) -> None:
+    personal_file(here, '[agents.claude]\nsandbox = "strict"\nsandbox_paths = ["~/.cargo"]\n')
+    assert Settings.load().agents["claude"].sandbox == "strict"
+    (here.parent / "config" / "opencode-shim" / "config.toml").write_text('[agents.claude]\ntitle = "Mine"\n')
+    with pytest.raises(SettingsError, match="a command, or sandbox"):
+        Settings.load()

@@ -13,7 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import ValidationError
 
-from shim.lib.settings import Hook, Settings
+from shim.lib.settings import Settings
+from shim.lib.settings_tables import Hook
 from shim.main.app import BACKEND
 from shim.telemetry.hooks import QUEUE, Hooks, notice_of
 from tests.support.live import live, prompt_body

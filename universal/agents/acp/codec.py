@@ -28,7 +28,7 @@ from universal.agents.acp.setup import Change, MissingChoice, Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.turns import Connection, Turns
 from universal.agents.acp.turns2 import Turns2
-from universal.agents.acp.wire import ABORTED, CLIENT_1, CLIENT_2, IGNORED, OWN_WORK_ENDS, server_of
+from universal.agents.acp.wire import ABORTED, CLIENT_1, CLIENT_2, ENCLOSED_1, IGNORED, OWN_WORK_ENDS, server_of
 from universal.claude_code import UNCHECKED, access_metadata
 from universal.codec import (
     Exit,
@@ -125,7 +125,8 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def start(self) -> list[Output]:
         """Send the handshake. Its answer creates the session, which fills `catalogue`."""
-        params: Msg = {"protocolVersion": self._profile.protocol, **CLIENT_1, **CLIENT_2}
+        client = CLIENT_1 if self._options is None or self._options.bounds is None else ENCLOSED_1
+        params: Msg = {"protocolVersion": self._profile.protocol, **client, **CLIENT_2}
         return [self._ask("initialize", params)]
 
     def _needs_all_asked(self, rules: Iterable[Rule]) -> bool:

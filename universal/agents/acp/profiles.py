@@ -13,9 +13,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from universal.claude_code import COMMANDS, OWN_FOLDER, OWN_RULES, SPARE
+from universal.claude_code import SANDBOX as CLAUDE_SANDBOX
 from universal.codec import ALL_FAMILIES, NO_SPARE, AgentFolder, LoginSigns, Mode, ProjectSettingsUse, SpareUse
+from universal.codex import SANDBOX as CODEX_SANDBOX
+from universal.opencode import SANDBOX as OPENCODE_SANDBOX
 from universal.opencode import SKILLS
 from universal.permissions import Enforcement, Rule
+from universal.pi import SANDBOX as PI_SANDBOX
+from universal.sandbox import NO_NEEDS, SandboxUse
 from universal.setup import TAKES_NOTHING, SetupUse
 from universal.slash_commands import NO_COMMANDS, CommandSources
 
@@ -83,6 +88,7 @@ class Profile:
     """Whether it can be made to ask for every call (`claude.ASK_ALWAYS`)."""
     enforcement: Enforcement | None = None
     """What enforces permission rules, if it is more than the protocol demands."""
+    sandbox: SandboxUse = NO_NEEDS
     default_rules: tuple[Rule, ...] = ()
     own_folder: AgentFolder | None = None
     command_sources: CommandSources = NO_COMMANDS
@@ -93,7 +99,7 @@ class Profile:
     unrecorded: str = ""
     spare: SpareUse | None = None
     no_spare: str = NO_SPARE
-    """This and the fields above, from `default_rules` on, are as in `AgentSpec`."""
+    """This and the fields above, from `sandbox` on, are as in `AgentSpec`."""
 
 
 _CLAUDE_MODES = (
@@ -159,6 +165,7 @@ PROFILES: tuple[Profile, ...] = (
         own_folder=OWN_FOLDER,
         command_sources=COMMANDS,
         spare=SPARE,
+        sandbox=CLAUDE_SANDBOX,
     ),
     Profile(
         "codex-acp",
@@ -176,6 +183,7 @@ PROFILES: tuple[Profile, ...] = (
         login_hint="Run `codex login` in a terminal, or set OPENAI_API_KEY.",
         settings=ProjectSettingsUse(("codex",)),
         no_spare="Its handshake begins a conversation, which would be left empty in Codex's list.",
+        sandbox=CODEX_SANDBOX,
     ),
     Profile(
         "opencode-acp",
@@ -197,11 +205,13 @@ PROFILES: tuple[Profile, ...] = (
         setup=SetupUse(reads_own=True),
         command_sources=SKILLS,
         no_spare="Its handshake makes a session, which would be left empty in OpenCode's list.",
+        sandbox=OPENCODE_SANDBOX,
     ),
     Profile(
         "pi-acp",
         "Pi (ACP)",
         ("pi-acp",),
+        sandbox=PI_SANDBOX,
         npm=("pi-acp", "@earendil-works/pi-coding-agent"),
         lacks={
             "mcp": "It has no MCP client.",
@@ -229,6 +239,7 @@ PROFILES: tuple[Profile, ...] = (
         "Gemini CLI",
         ("gemini",),
         ("--acp",),
+        sandbox=SandboxUse(folders=("~/.gemini",), hosts=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com")),
         npm=("@google/gemini-cli",),
         key_variables=("GEMINI_API_KEY",),
         login_signs=LoginSigns(
@@ -262,6 +273,7 @@ PROFILES: tuple[Profile, ...] = (
         "Qwen Code",
         ("qwen",),
         ("--acp",),
+        sandbox=SandboxUse(folders=("~/.qwen",), variables=("OPENAI_BASE_URL",), hosts=("dashscope.aliyuncs.com",)),
         npm=("@qwen-code/qwen-code",),
         lacks={
             "todos": "Qwen Code offers its model no tool for a list of tasks in this protocol (0.24.4).",

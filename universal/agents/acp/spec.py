@@ -67,6 +67,7 @@ def spec_of(profile: Profile) -> AgentSpec:
         login=profile.login,
         login_hint=profile.login_hint,
         enforcement=profile.enforcement or (ENFORCEMENT if profile.permissions else UNASKED),
+        sandbox=profile.sandbox,
         default_rules=profile.default_rules,
         own_folder=profile.own_folder,
         npm=profile.npm,

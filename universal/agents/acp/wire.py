@@ -17,6 +17,8 @@ CLIENT_1: Msg = {
     },
 }
 """Fields of `initialize` in version 1. Files and terminals: `host`, ADR 14. Questions come as forms."""
+ENCLOSED_1: Msg = {"clientInfo": _CLIENT, "clientCapabilities": {"elicitation": {"form": {}}}}
+"""The same for an agent in a sandbox: what we read, wrote and ran for it would be outside."""
 CLIENT_2: Msg = {"info": _CLIENT, "capabilities": {"elicitation": {"form": {}}}}
 """The same in version 2. Both are sent, because only the answer says which version is spoken."""
 

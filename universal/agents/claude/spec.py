@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.claude_code import COMMANDS, HELD_CALLS, OWN_FOLDER, OWN_RULES, RULE_FILES, SPARE
+from universal.claude_code import COMMANDS, HELD_CALLS, OWN_FOLDER, OWN_RULES, RULE_FILES, SANDBOX, SPARE
 from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
@@ -44,6 +44,7 @@ CLAUDE = AgentSpec(
     tested=("2.1.197", "2.1.330"),
     enforcement=Enforcement("a hook before every call"),
     held_calls=HELD_CALLS,
+    sandbox=SANDBOX,
     own_folder=OWN_FOLDER,
     default_rules=OWN_RULES,
     login=LoginCheck(("auth", "status"), r'"loggedIn":\s*true', r'"loggedIn":\s*false'),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from universal.agents.codex.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse, SpareUse
+from universal.codex import SANDBOX
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
 from universal.slash_commands import CommandFolder, CommandSources
@@ -56,6 +57,7 @@ CODEX = AgentSpec(
     project_settings=ProjectSettingsUse(
         ("codex",), leaves_out=True, rule_files=(".codex/config.toml", ".codex/hooks.json", ".codex/rules/*", ".codex/agents/*")
     ),
+    sandbox=SANDBOX,
     spare=SPARE,
     rewinds=True,
     no_steering="",

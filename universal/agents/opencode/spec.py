@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from universal.agents.opencode.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
-from universal.opencode import SKILLS
+from universal.opencode import SANDBOX, SKILLS
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
 
@@ -41,6 +41,7 @@ OPENCODE = AgentSpec(
     modes=MODES,
     setup=SetupUse(reads_own=True),
     project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
+    sandbox=SANDBOX,
     spare=SPARE,
     rewinds=True,
     command_sources=SKILLS,

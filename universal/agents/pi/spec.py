@@ -7,6 +7,7 @@ from dataclasses import replace
 from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
 from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
 from universal.permissions import Enforcement
+from universal.pi import SANDBOX
 from universal.slash_commands import CommandFolder, CommandSources
 
 
@@ -52,6 +53,7 @@ PI = AgentSpec(
         leaves_out=True,
         rule_files=(".pi/settings.json", ".pi/extensions/*", ".pi/agent/settings.json", ".pi/agent/extensions/*"),
     ),
+    sandbox=SANDBOX,
     spare=SPARE,
     rewinds=True,
     command_sources=COMMANDS,

@@ -1,0 +1,288 @@
+"""Builds the command that starts an agent in a sandbox of the kernel (bubblewrap), from typed bounds.
+
+    find_tool   which program makes the sandbox, or why none does; tried once
+    enclose     bounds, places -> the arguments that stand before the agent's own
+
+The agent sees the system read-only, an empty home, its own state, and the project. Processes, users, host name and message queues
+are its own. Mounts are decided at the start: a file that is made later, and that a pattern would deny, is not hidden.
+Signals to the process group reach the agent, and `process_family` sees its processes, since both look from outside.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from shim.lib.errors import AgentStartFailed
+from shim.processes import child_process
+from shim.processes.child_environment import child_environment
+from universal.permissions import Action, Rule, decide
+from universal.sandbox import ANY_NAME, Bounds
+
+PROBE_S = 5.0
+"""Seconds for an empty sandbox, which takes 0.02 s."""
+ENTRIES = 50_000
+"""Files and folders of a project that are compared with patterns of rules, at most."""
+MOUNTS = 2_000
+"""Places of a project that are mounted by themselves, at most. The kernel takes 100,000 in all."""
+TEMPORARY_BYTES = 512 * 2**20
+"""Size of the folders that live in memory: `/tmp` and the home."""
+PROCESSES = 4_096
+"""Processes and threads inside, of an account that is not root. The kernel counts those of this sandbox alone."""
+SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private")
+"""Files of the system that only root reads. A server that runs as root would show them."""
+OF_PERSON = (".gitconfig", ".config/git")
+"""What programs read in the home, whichever agent runs them."""
+PROTECTED = (
+    *(".git/hooks", ".git/config", ".git/config.worktree", ".claude", ".codex", ".mcp.json"),
+    *(".opencode", "opencode.json", "opencode.jsonc", ".pi/settings.json", ".pi/extensions"),
+)
+"""What runs programs or holds rules later: read-only in each project."""
+NEEDED = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`, or the extra `sandbox` of this package)"
+LIMITED = f'ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null; exec "$@"'
+"""`sh -c LIMITED sh ARGV...`; bash and dash have different names for the limit."""
+
+Verdict: TypeAlias = Literal["writable", "fixed", "hidden"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """The program that makes sandboxes. `why`: what is wrong with it, and what to do; "" if it works."""
+
+    path: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """Absolute places of one start. `readable` and `writable` may be missing; `fixed` lie in `writable`."""
+
+    bounds: Bounds
+    directory: str
+    repository: str
+    home: str
+    writable: Sequence[str] = ()
+    fixed: Sequence[str] = ()
+    readable: Sequence[str] = ()
+
+
+@lru_cache(maxsize=4)
+def find_tool(path: str) -> Tool:
+    """Return what makes sandboxes here, after a trial. In: the person's PATH. Blocking."""
+    if sys.platform != "linux":
+        return Tool(why="Sandboxes need Linux and bubblewrap; this system has none that this server can use.")
+    beside = Path(sys.executable).with_name("bwrap")
+    program = shutil.which("bwrap", path=path) or (str(beside) if beside.exists() else None)
+    if program is None:
+        return Tool(why=f"There is no program bwrap. {NEEDED}.")
+    argv = [program, *_namespaces(), "--size", "65536", "--tmpfs", "/tmp", "--ro-bind", "/", "/", "true"]  # noqa: S108 - its own
+    tried = child_process.ask(argv, environment=child_environment({"PATH": path}, {}), timeout_s=PROBE_S)
+    if tried is not None and tried.returncode == 0:
+        return Tool(program)
+    said = tried.stderr.strip()[-300:] if tried is not None else "it did not start, or did not end"
+    return Tool(
+        program,
+        f"{program} cannot make a sandbox: {said}. It needs bubblewrap 0.8 and user namespaces: allow them "
+        "(`sysctl kernel.unprivileged_userns_clone=1`, a profile of AppArmor for bwrap, or `--security-opt seccomp=unconfined` "
+        "of Docker).",
+    )
+
+
+def enclose(tool: Tool, place: Enclosure, argv: Sequence[str], *, has_network: bool) -> list[str]:
+    """Return the command that runs `argv` inside. Reads the project's names if rules have patterns. Blocking.
+
+    Raises AgentStartFailed for a project that cannot be told from the home, or has too many files for its rules.
+    """
+    home, root = os.path.realpath(place.home), _root_of(place)
+    if Path(home).is_relative_to(root):
+        raise AgentStartFailed(
+            f"The agent was not started: a sandbox around {root} would hold your whole home, with its logins and keys. "
+            "Open a folder of a project, or set `sandbox` to off for this agent."
+        )
+    args = [tool.path, *_namespaces(), *([] if has_network else ["--unshare-net"])]
+    base: Verdict = _verdict(place.bounds, ANY_NAME)
+    is_open = decide("external_directory", [f"/{ANY_NAME}"], place.bounds.outside) == "allow"
+    args += _open_system(base) if is_open else _system(home)
+    args += _binds("--ro-bind-try", (*(f"{home}/{name}" for name in OF_PERSON), *place.readable))
+    args += (
+        [] if is_open else _binds("--bind-try" if base == "writable" else "--ro-bind-try", _folders_outside(place.bounds.outside))
+    )
+    args += _binds("--bind-try", place.writable)
+    if place.directory != os.path.realpath(place.directory):  # a link leads there
+        args += ["--symlink", os.path.realpath(place.directory), place.directory]
+    mounts = _project(place, root, base)
+    for path in sorted(mounts, key=lambda path: len(Path(path).parts)):
+        args += _mount(path, mounts[path])
+    empty = [path for path, verdict in mounts.items() if verdict == "hidden" and Path(path).is_dir()]
+    args += [arg for path in empty for arg in ("--remount-ro", path)]  # last: places in them are mounted before
+    args += _binds("--ro-bind-try", place.fixed)
+    limited = argv if os.geteuid() == 0 else ["/bin/sh", "-c", LIMITED, "sh", *argv]
+    return [*args, "--chdir", place.directory, "--", *limited]
+
+
+def _namespaces() -> list[str]:
+    """Namespaces of its own. Without capabilities nothing can be mounted or unmounted inside, also by root."""
+    spaces = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+    return [*spaces, "--hostname", "sandbox", "--cap-drop", "ALL"]
+
+
+def _root_of(place: Enclosure) -> str:
+    """The folder that is the project: the repository, unless it holds the home too (dotfiles under git)."""
+    repository = os.path.realpath(place.repository)
+    holds_home = Path(os.path.realpath(place.home)).is_relative_to(repository)
+    return os.path.realpath(place.directory) if holds_home else repository
+
+
+def _system(home: str) -> list[str]:
+    """The system's folders, read-only, and empty ones where programs write."""
+    args: list[str] = []
+    for folder in SYSTEM:
+        if Path(folder).is_symlink():
+            args += ["--symlink", str(Path(folder).readlink()), folder]
+        else:
+            args += ["--ro-bind-try", folder, folder]
+    for folder in (*("/tmp", "/run", "/var"), home):  # noqa: S108 - its own, in memory
+        args += ["--size", str(TEMPORARY_BYTES), "--tmpfs", folder]
+    args += [*("--dir", "/var/tmp"), *("--proc", "/proc"), *_devices(), *_secrets()]  # noqa: S108 - its own
+    resolver = os.path.realpath("/etc/resolv.conf")
+    return args if resolver.startswith("/etc/") else [*args, "--ro-bind-try", resolver, resolver]
+
+
+def _open_system(base: Verdict) -> list[str]:
+    """Everything, where rules allow every folder outside of the project."""
+    return [*(("--bind" if base == "writable" else "--ro-bind"), "/", "/"), "--proc", "/proc", *_devices(), *_secrets()]
+
+
+def _devices() -> list[str]:
+    return ["--dev", "/dev", "--size", str(TEMPORARY_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108 - its own, in memory
+
+
+def _secrets() -> list[str]:
+    return [arg for path in SECRETS if Path(path).exists() for arg in _mount(path, "hidden")]
+
+
+def _binds(option: str, paths: Iterable[str]) -> list[str]:
+    return [arg for path in dict.fromkeys(paths) for arg in (option, os.path.realpath(path), path)]
+
+
+def _mount(path: str, verdict: Verdict) -> list[str]:
+    match verdict:
+        case "writable":
+            return ["--bind", path, path]
+        case "fixed":
+            return ["--ro-bind", path, path]
+        case "hidden":
+            return ["--size", "65536", "--tmpfs", path] if Path(path).is_dir() else ["--ro-bind", os.devnull, path]
+
+
+def _folders_outside(rules: Sequence[Rule]) -> Iterator[str]:
+    """The folders outside of the project that rules allow with all in them."""
+    for rule in rules:
+        folder = _literal_folder(rule.pattern)
+        if folder.startswith("/") and decide(rule.permission, [f"{folder}/{ANY_NAME}"], rules) == "allow":
+            yield folder
+
+
+def _literal_folder(pattern: str) -> str:
+    """The folder of a pattern before its first wildcard; "" if there is none."""
+    return pattern[: min((pattern + "*").index(mark) for mark in "*?" if mark in pattern + "*")].rpartition("/")[0]
+
+
+# --- the project --------------------------------------------------------------------------------------------------
+
+
+def _verdict(bounds: Bounds, name: str) -> Verdict:
+    """What the rules make of a path relative to the session's directory."""
+    denied = [rules for rules in (bounds.read, bounds.edit) if decide_path(rules, name) == "deny"]
+    return "writable" if not denied else "hidden" if bounds.read in denied else "fixed"
+
+
+def decide_path(rules: Sequence[Rule], name: str) -> Action | None:
+    """The action of rules of one key for one path."""
+    return decide(rules[0].permission, [name], rules) if rules else None
+
+
+def _project(place: Enclosure, root: str, base: Verdict) -> dict[str, Verdict]:
+    """The project, and the places in it that are mounted by themselves: rules say something else, or they are protected."""
+    mounts: dict[str, Verdict] = {root: base}
+    if (common := _git_folder(root)) is not None:
+        mounts[common] = "writable" if base == "writable" else "fixed"
+    directory = os.path.realpath(place.directory)
+    starts = {_literal_folder(rule.pattern) for rule in (*place.bounds.edit, *place.bounds.read) if rule.pattern.strip("*")}
+    seen = 0
+    for start in _outermost(starts):
+        folder = os.path.normpath(os.path.join(directory, start))  # noqa: PTH118 - "" is the directory itself
+        if not Path(folder).is_relative_to(root) or not Path(folder).is_dir():
+            continue
+        verdicts: dict[str, Verdict] = {}
+        for path, is_folder in _entries(folder, root):
+            seen += 1
+            name = os.path.relpath(path, directory)
+            verdict = base if name == "." else _verdict(place.bounds, f"{name}/{ANY_NAME}" if is_folder else name)
+            outer = verdicts.get(path.rpartition("/")[0], base)
+            if is_folder:
+                verdicts[path] = verdict
+            real = os.path.realpath(path)
+            if verdict != outer and Path(real).is_relative_to(root):
+                mounts[real] = verdict
+            if seen > ENTRIES or len(mounts) > MOUNTS:
+                raise AgentStartFailed(
+                    f"The agent was not started: {root} has too many files for rules with patterns in a sandbox ({ENTRIES} are "
+                    f"looked at, and {MOUNTS} mounted). Name folders in the rules for `edit` and `read`, as `secrets/*`."
+                )
+    for path in _protected_places(root, directory, common):
+        if mounts.get(path) != "hidden" and mounts[_above(path, mounts)] != "hidden":
+            mounts[path] = "fixed"
+    return mounts
+
+
+def _above(path: str, mounts: Mapping[str, Verdict]) -> str:
+    """The mount that a path lies in; one holds it always."""
+    return next(str(folder) for folder in Path(path).parents if str(folder) in mounts)
+
+
+def _outermost(folders: Iterable[str]) -> list[str]:
+    """The folders that lie in no other one."""
+    kept: list[str] = []
+    for folder in sorted(folders):
+        if not any(outer == "" or folder == outer or folder.startswith(outer + "/") for outer in kept):
+            kept.append(folder)
+    return kept
+
+
+def _entries(folder: str, root: str) -> Iterator[tuple[str, bool]]:
+    """A folder and all below it, parents first, and whether each is a folder. Links are not followed, git's objects left out."""
+    yield folder, True
+    objects = f"{root}/.git/objects"
+    for parent, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if f"{parent}/{name}" != objects]
+        yield from ((f"{parent}/{name}", not Path(parent, name).is_symlink()) for name in folders)
+        yield from ((f"{parent}/{name}", False) for name in files)
+
+
+def _git_folder(root: str) -> str | None:
+    """The repository of a further working tree (`git worktree`), which lies elsewhere. It must name the tree, as git makes it."""
+    try:
+        folder = Path(root, Path(root, ".git").read_text("utf-8").removeprefix("gitdir:").strip())
+        common = Path(os.path.realpath(folder / (folder / "commondir").read_text("utf-8").strip()))
+        names_it = os.path.realpath((folder / "gitdir").read_text("utf-8").strip()) == f"{root}/.git"
+    except (OSError, UnicodeDecodeError):
+        return None
+    return str(common) if names_it and folder.resolve().parent.parent == common else None
+
+
+def _protected_places(root: str, directory: str, common: str | None) -> Iterator[str]:
+    """What is read-only in a project, as far as it is there. A link counts as what it leads to, if that is inside."""
+    places = [f"{folder}/{name}" for folder in dict.fromkeys((root, directory)) for name in PROTECTED]
+    places += [f"{common}/{name}" for name in ("hooks", "config")] if common is not None else []
+    inside = tuple(filter(None, (root, common)))
+    for path in map(os.path.realpath, filter(os.path.exists, places)):
+        if any(path.startswith(f"{folder}/") for folder in inside):
+            yield path

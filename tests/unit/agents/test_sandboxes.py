@@ -1,0 +1,85 @@
+"""Which sandbox an agent gets, and which places it needs inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shim.agents import sandboxes
+from shim.agents.sandboxes import launch_inside, programs
+from shim.agents.setup import agents_of
+from shim.lib.errors import AgentStartFailed
+from shim.lib.settings import Settings
+from shim.lib.settings_tables import CustomAgent
+from shim.processes.sandbox import Tool
+from universal.codec import AgentSpec, LaunchSpec
+from universal.sandbox import bounds_of
+
+
+def spec(settings: Settings, name: str = "codex") -> AgentSpec:
+    return agents_of(settings)[name]
+
+
+def find(monkeypatch: pytest.MonkeyPatch, tool: Tool) -> None:
+    def find_tool(path: str) -> Tool:
+        return tool
+
+    monkeypatch.setattr(sandboxes, "find_tool", find_tool)
+
+
+def test_the_stricter_of_the_servers_and_the_agents_level_counts() -> None:
+    assert spec(Settings()).sandbox.level == "off"
+    strict = {"codex": CustomAgent(sandbox="strict", sandbox_paths=("~/.cargo",))}
+    settings = Settings(sandbox="project", agents=strict)
+    assert (spec(settings).sandbox.level, spec(settings, "claude").sandbox.level) == ("strict", "project")
+    assert spec(settings).sandbox.paths == ("~/.cargo",)
+    assert spec(settings).binaries == ("codex",), "the agent itself stays"
+    loose = {"codex": CustomAgent(sandbox="off", sandbox_paths=("~/.cargo",))}
+    assert spec(Settings(sandbox="strict", agents=loose)).sandbox.level == "strict"
+
+
+def test_the_mock_has_no_process_to_enclose() -> None:
+    mock = spec(Settings(sandbox="strict"), "mock")
+    assert sandboxes.bounds(mock, ()) is None
+    assert sandboxes.bounds(spec(Settings(sandbox="strict")), ()) is not None
+
+
+def test_without_a_tool_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find(monkeypatch, Tool(why="There is no program bwrap. Install bubblewrap."))
+    bounds = bounds_of("strict", ())
+    assert bounds is not None
+    with pytest.raises(AgentStartFailed, match=r"Codex was not started: its sandbox is strict\. There is no .* Install"):
+        launch_inside(spec(Settings()), bounds, LaunchSpec(("/usr/bin/codex",), str(tmp_path)), {"HOME": str(tmp_path)})
+
+
+def test_an_agents_own_folder_is_made_and_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find(monkeypatch, Tool("/usr/bin/bwrap"))
+    home, project = tmp_path / "home", tmp_path / "project"
+    project.mkdir()
+    bounds = bounds_of("strict", ())
+    assert bounds is not None
+    launch = LaunchSpec(("/usr/bin/codex", "app-server"), str(project), {"KEY": "x"})
+    made = launch_inside(spec(Settings()), bounds, launch, {"HOME": str(home), "PATH": "/usr/bin"}, [str(tmp_path)])
+    own = str(home / ".codex")
+    assert f"--bind-try {own} {own}" in " ".join(made.argv)
+    assert (home / ".codex").stat().st_mode & 0o777 == 0o700
+    assert made.argv[-2:] == ("/usr/bin/codex", "app-server") and made.env == {"KEY": "x"}
+    moved = launch_inside(spec(Settings()), bounds, launch, {"HOME": str(home), "CODEX_HOME": str(tmp_path / "moved")})
+    assert own not in moved.argv and str(tmp_path / "moved") in moved.argv
+
+
+def test_programs_are_seen_with_what_they_load_and_no_home(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    program = home / ".node" / "lib" / "node_modules" / "agent" / "cli.js"
+    for folder in (program.parent, home / ".node" / "bin", home / ".local" / "bin", home / ".local" / "lib"):
+        folder.mkdir(parents=True)
+    program.touch()
+    (home / ".node" / "bin" / "agent").symlink_to(program)
+    path = f"{home}/.node/bin:{home}/.local/bin:/usr/bin:relative:{home}:{tmp_path}"
+    assert set(programs(str(home / ".node" / "bin" / "agent"), {"HOME": str(home), "PATH": path})) == {
+        f"{home}/.node/bin",
+        f"{home}/.node/lib",
+        f"{home}/.node/lib/node_modules",
+        f"{home}/.local/bin",
+    }

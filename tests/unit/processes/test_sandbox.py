@@ -1,0 +1,211 @@
+"""The mounts of a sandbox. What the kernel makes of them is shown by `tests/e2e/test_sandbox.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from shim.lib.errors import AgentStartFailed
+from shim.processes import sandbox
+from shim.processes.sandbox import Enclosure, Tool, enclose, find_tool
+from universal.permissions import rules_from_config
+from universal.sandbox import Level, bounds_of
+
+TOOL = Tool("/usr/bin/bwrap")
+BINDS = {"--bind": "writable", "--bind-try": "writable", "--ro-bind": "fixed", "--ro-bind-try": "fixed"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home" / "project").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def project(home: Path) -> Path:
+    return home / "project"
+
+
+def fill(project: Path, *names: str) -> None:
+    for name in names:
+        file = project / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+
+
+def command(
+    project: Path, config: object = None, *, level: Level = "project", has_network: bool = True, **places: Sequence[str]
+) -> list[str]:
+    bounds = bounds_of(level, rules_from_config(config or {}))
+    assert bounds is not None
+    enclosure = Enclosure(bounds, str(project), str(project), str(project.parent), **places)
+    return enclose(TOOL, enclosure, ["/usr/bin/agent", "--flag"], has_network=has_network)
+
+
+def state_inside(args: Sequence[str], path: Path) -> str:
+    """What is at a path inside: writable, fixed, hidden, or absent. The last mount of it, or of what holds it, counts."""
+    found, depth = "absent", -1
+    for at, option in enumerate(args):
+        if option == "--":
+            break
+        if option in BINDS:
+            source, target = args[at + 1], Path(args[at + 2])
+            state = "hidden" if source == "/dev/null" else BINDS[option] if Path(source).exists() else ""
+        elif option == "--tmpfs":
+            target, state = Path(args[at + 1]), "hidden"
+        else:
+            continue
+        if state and path.is_relative_to(target):
+            found, depth = state, max(depth, len(target.parts))
+    return found
+
+
+def test_the_project_is_writable_and_the_home_is_empty(home: Path, project: Path) -> None:
+    args = command(project)
+    assert state_inside(args, project / "a.txt") == "writable"
+    assert state_inside(args, home / ".ssh" / "id") == "hidden"
+    assert state_inside(args, Path("/usr/bin/env")) == "fixed"
+    assert state_inside(args, Path("/root-of-others")) == "absent"
+    assert args[args.index("--chdir") + 1] == str(project)
+
+
+def test_an_agent_has_no_capabilities_so_that_root_cannot_take_a_mount_away(project: Path) -> None:
+    args = command(project)
+    assert args[args.index("--cap-drop") + 1] == "ALL"
+    assert {"--unshare-user", "--unshare-pid", "--unshare-ipc"} <= set(args)
+
+
+def test_a_network_of_its_own(project: Path) -> None:
+    assert "--unshare-net" not in command(project)
+    assert "--unshare-net" in command(project, has_network=False)
+
+
+def test_the_agent_comes_last_with_a_limit_of_processes_unless_it_is_root(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    args = command(project)
+    assert args[args.index("--") + 1 :] == ["/usr/bin/agent", "--flag"]
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    args = command(project)
+    assert args[args.index("--") + 1 :] == ["/bin/sh", "-c", sandbox.LIMITED, "sh", "/usr/bin/agent", "--flag"]
+
+
+def test_files_that_run_programs_later_are_read_only(project: Path) -> None:
+    fill(project, ".git/hooks/pre-commit", ".git/config", ".git/HEAD", ".claude/settings.json", ".mcp.json", "opencode.json")
+    args = command(project)
+    for name in (".git/hooks/pre-commit", ".git/config", ".claude/settings.json", ".mcp.json", "opencode.json"):
+        assert state_inside(args, project / name) == "fixed", name
+    assert state_inside(args, project / ".git" / "HEAD") == "writable"
+
+
+def test_a_denied_edit_makes_the_project_read_only(project: Path) -> None:
+    fill(project, "src/a.py", "b.py")
+    assert state_inside(command(project, {"edit": "deny"}), project / "b.py") == "fixed"
+    args = command(project, {"edit": {"*": "deny", "src/*": "allow"}})
+    assert (state_inside(args, project / "b.py"), state_inside(args, project / "src" / "new.py")) == ("fixed", "writable")
+    args = command(project, {"edit": {"src/*": "deny"}})
+    assert (state_inside(args, project / "b.py"), state_inside(args, project / "src" / "new.py")) == ("writable", "fixed")
+
+
+def test_a_rule_for_everything_below_does_not_open_what_is_protected(project: Path) -> None:
+    fill(project, ".git/hooks/pre-commit", ".claude/settings.json")
+    args = command(project, {"edit": {"*": "deny", ".git/*": "allow", ".claude/*": "allow"}})
+    assert state_inside(args, project / ".git" / "index") == "writable"
+    assert state_inside(args, project / ".git" / "hooks" / "pre-commit") == "fixed"
+    assert state_inside(args, project / ".claude" / "settings.json") == "fixed"
+
+
+def test_a_path_that_may_not_be_read_is_empty(project: Path) -> None:
+    fill(project, "secrets/key", "secrets/public/key.pub", "deep/er/.env", "deep/er/a.txt", ".claude/.env")
+    args = command(project, {"read": {"secrets/*": "deny", "secrets/public/*": "allow", "*.env": "deny"}})
+    assert state_inside(args, project / "secrets" / "key") == "hidden"
+    assert state_inside(args, project / "secrets" / "public" / "key.pub") == "writable"
+    assert state_inside(args, project / "deep" / "er" / ".env") == "hidden"
+    assert state_inside(args, project / "deep" / "er" / "a.txt") == "writable"
+    assert state_inside(args, project / ".claude" / ".env") == "hidden", "what is protected does not show it again"
+    folder = str(project / "secrets")
+    assert args.index(str(project / "secrets" / "public")) < len(args) - 1 - args[::-1].index("--remount-ro")
+    assert args[args.index("--remount-ro") + 1] == folder, "else what is written there would be lost without a word"
+
+
+def test_a_link_hides_what_it_leads_to(project: Path) -> None:
+    fill(project, "real.txt")
+    (project / "secret.txt").symlink_to("real.txt")
+    assert state_inside(command(project, {"read": {"secret.txt": "deny"}}), project / "real.txt") == "hidden"
+
+
+def test_denied_reading_leaves_an_empty_project(project: Path) -> None:
+    fill(project, "a.txt", ".git/hooks/x", "src/b.txt")
+    args = command(project, {"read": {"*": "deny", "src/*": "allow"}})
+    assert state_inside(args, project / "a.txt") == "hidden"
+    assert state_inside(args, project / ".git" / "hooks" / "x") == "hidden"
+    assert state_inside(args, project / "src" / "b.txt") == "writable"
+
+
+def test_a_folder_outside_is_there_if_a_rule_allows_it(tmp_path: Path, project: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "other").mkdir()
+    args = command(project, {"external_directory": {"*": "ask", f"{tmp_path}/data/*": "allow"}})
+    assert state_inside(args, tmp_path / "data" / "x") == "writable"
+    assert state_inside(args, tmp_path / "other" / "x") != "writable"
+    args = command(project, {"edit": "deny", "external_directory": {f"{tmp_path}/data/*": "allow"}})
+    assert state_inside(args, tmp_path / "data" / "x") == "fixed"
+    assert state_inside(command(project, {"external_directory": "allow"}), tmp_path / "other" / "x") == "writable"
+
+
+def test_places_of_the_agent_are_writable_and_what_is_fixed_in_them_is_not(home: Path, project: Path) -> None:
+    fill(home, ".agent/state", ".agent/config.json")
+    args = command(project, writable=[str(home / ".agent")], fixed=[str(home / ".agent" / "config.json")])
+    assert state_inside(args, home / ".agent" / "state") == "writable"
+    assert state_inside(args, home / ".agent" / "config.json") == "fixed"
+
+
+def test_a_further_working_tree_takes_its_repository_along(tmp_path: Path, project: Path) -> None:
+    main = tmp_path / "main" / ".git"
+    fill(main, "HEAD", "config", "hooks/x", "worktrees/t/commondir", "worktrees/t/gitdir")
+    (main / "worktrees" / "t" / "commondir").write_text("../..\n")
+    (main / "worktrees" / "t" / "gitdir").write_text(f"{project}/.git\n")
+    (project / ".git").write_text(f"gitdir: {main}/worktrees/t\n")
+    args = command(project)
+    assert (state_inside(args, main / "HEAD"), state_inside(args, main / "hooks" / "x"), state_inside(args, main / "config")) == (
+        "writable", "fixed", "fixed",
+    )  # fmt: skip
+    (main / "worktrees" / "t" / "gitdir").write_text("/elsewhere/.git\n")
+    assert state_inside(command(project), main / "HEAD") == "hidden", "a file in a project does not open another repository"
+
+
+def test_a_home_is_no_project(home: Path) -> None:
+    bounds = bounds_of("project", ())
+    assert bounds is not None
+    with pytest.raises(AgentStartFailed, match="your whole home"):
+        enclose(TOOL, Enclosure(bounds, str(home), str(home), str(home)), ["agent"], has_network=True)
+
+
+def test_a_repository_that_is_the_home_does_not_open_it(home: Path, project: Path) -> None:
+    bounds = bounds_of("project", ())
+    assert bounds is not None
+    args = enclose(TOOL, Enclosure(bounds, str(project), str(home), str(home)), ["agent"], has_network=True)
+    assert (state_inside(args, project / "a"), state_inside(args, home / ".ssh")) == ("writable", "hidden")
+
+
+def test_a_project_with_too_many_files_for_its_patterns_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(project, *(f"f{n}" for n in range(12)))
+    monkeypatch.setattr(sandbox, "ENTRIES", 10)
+    with pytest.raises(AgentStartFailed, match="too many files"):
+        command(project, {"read": {"*.env": "deny"}})
+    assert command(project, {"read": {"missing/*": "deny"}}), "a folder's pattern looks at that folder alone"
+
+
+def test_an_error_says_what_a_machine_without_bubblewrap_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sandbox.sys, "platform", "linux")
+    assert "apt install bubblewrap" in find_tool(str(tmp_path)).why
+    (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")
+    (tmp_path / "bwrap").chmod(0o755)
+    find_tool.cache_clear()
+    assert "No permissions to create new namespace" in find_tool(f"{tmp_path}:/usr/bin:/bin").why
+    monkeypatch.setattr(sandbox.sys, "platform", "darwin")
+    find_tool.cache_clear()
+    assert "Linux" in find_tool(str(tmp_path)).why
+    find_tool.cache_clear()

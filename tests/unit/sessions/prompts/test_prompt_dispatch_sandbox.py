@@ -1,0 +1,89 @@
+"""An agent in a sandbox is started again when its rules need other mounts."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from shim.agents import sandboxes
+from shim.processes.sandbox import Tool
+from tests.support.scripted_model import World, ask
+from universal.host import HostDone, ReadText, StopCommand
+from universal.permissions import Rule
+from universal.sandbox import Level
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> list[Tool]:
+    """What this machine makes sandboxes with; the last one counts."""
+    tools = [Tool("/usr/bin/bwrap")]
+
+    def find(path: str) -> Tool:
+        return tools[-1]
+
+    monkeypatch.setattr(sandboxes, "find_tool", find)
+    return tools
+
+
+WAIT_S = 5
+
+
+async def turn(w: World, session: str) -> None:
+    """A prompt and its answer. Whether there is a tool for sandboxes is found out in a thread."""
+    before = sum(len(agent.commands) for agent in w.agents.spawned)
+    await ask(w, session)
+    async with asyncio.timeout(WAIT_S):
+        while sum(len(agent.commands) for agent in w.agents.spawned) == before:
+            await asyncio.sleep(0.005)
+    w.agent.complete(w.agent.begin(), "done")
+    w.agent.end_turn()
+    await w.settle()
+
+
+async def test_only_a_rule_that_needs_other_mounts_starts_the_agent_again(w: World, tool: list[Tool]) -> None:
+    w.agents.enclose("one", "project")
+    session = w.session()
+    await turn(w, session)
+    w.rules.append(Rule("bash", "rm *", "deny"))
+    await turn(w, session)
+    assert len(w.agents.spawned) == 1, "no mount holds a pattern of a command"
+    w.rules.append(Rule("edit", "*", "deny"))
+    await turn(w, session)
+    assert len(w.agents.spawned) == 2
+    assert w.agent.options.resume
+    assert w.agent.options.bounds is not None and w.agent.options.bounds.edit == (Rule("edit", "*", "deny"),)
+    await turn(w, session)
+    assert len(w.agents.spawned) == 2
+
+
+async def test_an_agent_without_a_sandbox_goes_on_when_rules_change(w: World, tool: list[Tool]) -> None:
+    session = w.session()
+    await turn(w, session)
+    w.rules.append(Rule("edit", "*", "deny"))
+    await turn(w, session)
+    assert len(w.agents.spawned) == 1
+    assert w.agent.options.bounds is None
+
+
+@pytest.mark.parametrize(("level", "is_held"), [("project", False), ("strict", True)])
+async def test_where_no_sandbox_can_be_made_only_strict_keeps_its_bounds(
+    w: World, tool: list[Tool], level: Level, is_held: bool
+) -> None:
+    tool.append(Tool(why="There is no program bwrap."))
+    w.agents.enclose("one", level)
+    await turn(w, w.session())
+    assert (w.agent.options.bounds is not None) is is_held, "with bounds the start fails (`sandboxes.launch_inside`)"
+    notices = [event for event in w.hub.events if "runs without the sandbox" in str(event.properties)]
+    assert bool(notices) is not is_held
+    assert all("There is no program bwrap." in str(event.properties) for event in notices)
+
+
+async def test_the_server_reads_nothing_for_an_agent_in_a_sandbox(w: World, tool: list[Tool]) -> None:
+    w.agents.enclose("one", "project")
+    session = w.session()
+    await turn(w, session)
+    w.agent.says(ReadText("call-1", "/etc/passwd"), StopCommand("call-2"))
+    [answer] = w.agent.host_answers
+    assert isinstance(answer, HostDone)
+    assert (answer.trouble, "sandbox" in answer.error) == ("refused", True)

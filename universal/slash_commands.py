@@ -8,12 +8,16 @@ from typing import Literal, NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """A command of the agent that a prompt may start with, after `mark`."""
+    """A command of the agent that a prompt may start with, after `mark`.
+
+    `is_internal`: it comes with the agent and is about its own program, so that clients do not list it unless asked to.
+    """
 
     name: str
     description: str = ""
     hint: str = ""
     mark: str = "/"
+    is_internal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

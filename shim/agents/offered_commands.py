@@ -4,6 +4,7 @@
     a command of an agent                         under its name, while no client and no template has it
                                                   else as AGENT:NAME (`/claude:rename`)
     one that would break the session              not offered, and refused
+    an internal one of an agent                   offered if all are asked for (setting `all_commands`); it may be sent anyway
     the agent's `compact`                         not offered: clients have one that asks for the same (`session.summarize`)
     commands of the mock                          offered where it is the only agent or was chosen
 
@@ -118,8 +119,10 @@ class OfferedCommand:
     subtask: bool = False
 
 
-def commands(offers: Sequence[Offer], templates: Iterable[Template], agent: str | None = None) -> list[OfferedCommand]:
-    """List the templates first, then the agents' commands.
+def commands(
+    offers: Sequence[Offer], templates: Iterable[Template], agent: str | None = None, *, has_internal: bool = False
+) -> list[OfferedCommand]:
+    """List the templates first, then the agents' commands, with `has_internal` also their internal ones.
 
     `offers` has the default agent first. `chosen` is the `provider/model` of the configuration. Clients request the list without
     a session, so it has the commands of all agents, and a command that only some agents have names them.
@@ -130,6 +133,8 @@ def commands(offers: Sequence[Offer], templates: Iterable[Template], agent: str 
     for offer in listed:
         for command in offer.catalogue.commands:
             if withheld(offer.spec, command.name) or command.name in CLIENTS_DO_IT:
+                continue
+            if command.is_internal and not has_internal:
                 continue
             prefixed = command.name in names
             name = f"{offer.spec.name}{SEPARATOR}{command.name}" if prefixed else command.name

@@ -81,6 +81,7 @@ access, programs, pages or the place of data. A new setting belongs to the user 
 LIVE = frozenset(
     {
         "abort_timeout_s",
+        "all_commands",
         "compress_streams",
         "continue_at_reset",
         "default_agent",
@@ -468,6 +469,12 @@ class Settings(BaseModel):
         default=True,
         description="Whether a prompt that comes during a turn reaches the working agent at its next step, where the agent can "
         "take it in, as in OpenCode. If not, it waits for the end of the answer. Clients of OpenCode 2 choose for each prompt.",
+    )
+
+    all_commands: bool = Field(
+        default=False,
+        description="Whether clients list all slash commands of the agents, also those about the agent's own program, of which "
+        "Claude Code has 30. One that is not listed can be typed.",
     )
 
     continue_at_reset: int = Field(default=0, ge=0, description="How often a turn goes on when a limit of your plan resets.")

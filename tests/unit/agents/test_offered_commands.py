@@ -11,6 +11,7 @@ from shim.agents.offered_commands import BREAKING, RESERVED_NAMES, commands, nat
 from shim.sessions.prompts.built_in_commands import BuiltInCommand, templates
 from tests.fakes.agents_directory import FakeAgent, agent
 from universal.agents.claude.spec import CLAUDE
+from universal.agents.claude.wire import read_commands
 from universal.codec import Catalogue, SlashCommand
 
 
@@ -120,3 +121,11 @@ def test_the_terminal_and_the_web_ui_were_both_read() -> None:
     assert {"rename", "clear", "quit", "timeline", "summarize"} <= set(CLIENT_COMMANDS["opencode 1.18.33"])
     assert {"terminal", "open", "workspace"} <= set(CLIENT_COMMANDS["opencode 1.18.33"]), "of the web UI"
     assert all(len(names) > 20 for names in CLIENT_COMMANDS.values())
+
+
+def test_internal_commands_are_listed_if_all_are_asked_for_and_may_be_sent_anyway() -> None:
+    rows = [{"name": name, "builtin": True} for name in ("usage", "heapdump")] + [{"name": "heapdump-mine"}, {"name": ""}]
+    claude = agent("claude", "Claude Code", Catalogue(commands=read_commands(rows)))
+    assert [command.name for command in commands([claude], ())] == ["usage", "heapdump-mine"]
+    assert [command.name for command in commands([claude], (), has_internal=True)] == ["usage", "heapdump", "heapdump-mine"]
+    assert native_command(claude, "heapdump") is not None

@@ -63,7 +63,7 @@ async def commands(ctx: Ctx) -> object:
     config, agents = await list_offers(ctx.services, ctx.directory)
     local = templates(ctx.directory, config.commands)
     agents = await with_commands(ctx.services.sessions, agents, ctx.directory)
-    rows = offered_commands.commands(agents, local, config.model)
+    rows = offered_commands.commands(agents, local, config.model, has_internal=ctx.services.settings.all_commands)
     return await locate_answer(ctx, [offers.command(command) for command in rows])
 
 

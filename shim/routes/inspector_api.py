@@ -38,7 +38,7 @@ from shim.lib.redaction import clean as redact
 from shim.store.rows import EventRow, event_of
 from shim.telemetry.meters import memory_bytes
 from universal.events import UniversalEvent
-from universal.session.model import SessionRecord
+from universal.session.values import SessionRecord
 
 DEFAULT_LIMIT = 500
 MAX_LIMIT = 5_000

@@ -34,7 +34,8 @@ from shim.store.ownership import ClaimedSession, LostSession, SessionChange
 from shim.store.servers import ServerRef
 from universal.events import ErrorData
 from universal.session.changes import Change, SessionChanged, SessionCreated, SessionDeleted, StatusChanged
-from universal.session.model import BUSY, IDLE, Session, Status
+from universal.session.model import Session
+from universal.session.values import BUSY, IDLE, Status
 
 log = structlog.get_logger()
 

@@ -26,7 +26,7 @@ from shim.lib.settings_tables import Hook
 from shim.processes.command import run
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, TurnData, UniversalEvent
 from universal.lib.jsonvalue import obj, text
-from universal.session.model import SessionRecord
+from universal.session.values import SessionRecord
 
 QUEUE = 100
 """Maximum queued notices of one hook."""

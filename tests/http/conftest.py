@@ -47,7 +47,8 @@ from tests.support.api import ApiClient, api
 from tests.support.live import Live, live
 from tests.support.universal import Face, face
 from universal.session import importer
-from universal.session.model import Session, SessionRecord
+from universal.session.model import Session
+from universal.session.values import SessionRecord
 
 __all__ = ["api", "client_with_password", "start"]
 

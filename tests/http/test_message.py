@@ -18,7 +18,7 @@ from shim.sessions.session.session_state import SessionState
 from shim.store.sqlite import SqliteStore
 from tests.support.live import Live, live, prompt_body
 from universal.events import UniversalEvent
-from universal.session.model import Message
+from universal.session.messages import Message
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

@@ -23,11 +23,11 @@ from tests.support.opencode2_fold import ENDS, OpenCode2Fold
 from tests.support.opencode2_oracle import check_event, check_type
 from tests.support.two_faces import opencode1_normal, opencode2_normal, second_of
 from universal.session.log import LogEvent, WentIdle
-from universal.session.model import Reasoning, StepInfo, Text
 from universal.session.timeline.asides import AsidesWriter
 from universal.session.timeline.log_writer import LogWriter
 from universal.session.timeline.steps import StepsWriter
 from universal.session.timeline.writer import StatusesWriter
+from universal.session.values import Reasoning, StepInfo, Text
 
 HISTORY = st.binary(min_size=40, max_size=160)
 

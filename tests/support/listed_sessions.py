@@ -11,7 +11,7 @@ from shim.host.git.projects import Identity
 from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
 from shim.store.memory import MemoryStore
-from universal.session.model import SessionRecord
+from universal.session.values import SessionRecord
 
 DIRECTORIES = ("/p", "/p/a", "/q")
 

@@ -18,7 +18,7 @@ from shim.lib.redaction import clean
 from universal.agents.claude import notes
 from universal.permissions import Rule, decide, matches
 from universal.session.entries import PendingPrompt
-from universal.session.model import File, ToolCall
+from universal.session.values import File, ToolCall
 from universal.shell import parse_shell_line
 from universal.shell.finder import LENGTH_LIMIT
 

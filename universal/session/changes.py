@@ -13,46 +13,36 @@ from universal.items import Json
 from universal.lib.diffs import FileDiff
 from universal.limits import PlanWindow
 from universal.permissions import Decision
+from universal.session import values
 from universal.session.log import LogAppended
-from universal.session.model import (
-    Failure,
-    Part,
-    PermissionRequest,
-    QuestionRequest,
-    SessionRecord,
-    Status,
-    StepInfo,
-    Todo,
-    UserInfo,
-)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionCreated:
     """The session exists."""
 
-    record: SessionRecord
+    record: values.SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
 class SessionChanged:
     """The session's record has changed."""
 
-    record: SessionRecord
+    record: values.SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
 class SessionDeleted:
     """The session was deleted. No change follows this one."""
 
-    record: SessionRecord
+    record: values.SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
 class StatusChanged:
     """The session became busy or idle, or waits for a retry."""
 
-    status: Status
+    status: values.Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +56,7 @@ class TurnEnded:
 class PromptFailed:
     """The prompt that is being answered has failed, or was aborted."""
 
-    failure: Failure
+    failure: values.Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +70,7 @@ class DiffsChanged:
 class TodosChanged:
     """The session's todo list has changed."""
 
-    todos: tuple[Todo, ...]
+    todos: tuple[values.Todo, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +120,7 @@ class FileEdited:
 class MessageChanged:
     """A message is new, or its `info` has changed."""
 
-    info: UserInfo | StepInfo
+    info: values.UserInfo | values.StepInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +135,7 @@ class PartChanged:
     """A part is new, or has changed. `is_empty`: a streaming text that has no words yet."""
 
     message_id: str
-    part: Part
+    part: values.Part
     at_ms: int
     is_empty: bool = False
 
@@ -176,7 +166,7 @@ class PartRemoved:
 class RequestOpened:
     """A permission request or a question for the person was opened."""
 
-    request: PermissionRequest | QuestionRequest
+    request: values.PermissionRequest | values.QuestionRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +177,7 @@ class RequestClosed:
     answers  of each question, if answered
     """
 
-    request: PermissionRequest | QuestionRequest
+    request: values.PermissionRequest | values.QuestionRequest
     answer: Decision | Literal["answered", "rejected"]
     answers: tuple[tuple[str, ...], ...] = ()
 

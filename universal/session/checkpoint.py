@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from universal.session.entries import Entries, Entry
-from universal.session.messages import Messages
-from universal.session.model import Message, Session
+from universal.session.messages import Message, Messages
+from universal.session.model import Session
 from universal.session.reducer import Reducer
 from universal.session.transcript import TranscriptState
 from universal.session.value_codec import shape_of

@@ -9,20 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeAlias
 
 from universal.lib.diffs import FileDiff
+from universal.session import values
 from universal.session.pages import PagedDict
 from universal.session.user_prompt import NO_DETAILS, PromptDetails
-from universal.session.values import (
-    IDLE,
-    Failure,
-    Fields,
-    ForkSource,
-    ModelRef,
-    QuestionRequest,
-    Revert,
-    SessionRecord,
-    Status,
-    Usage,
-)
+from universal.session.values import IDLE
 
 Outcome: TypeAlias = Literal["succeeded", "failed", "interrupted"]
 """How a turn ended."""
@@ -72,8 +62,8 @@ class CallPiece:
     created_ms: int
     ran_ms: int | None = None
     completed_ms: int | None = None
-    input: Fields | None = None
-    progress: Fields | None = None
+    input: values.Fields | None = None
+    progress: values.Fields | None = None
     refused: str | None = None
 
 
@@ -96,16 +86,16 @@ class StepEntry:
     message_id: str
     created_ms: int
     mode: str
-    model: ModelRef
+    model: values.ModelRef
     directory: str
     content: tuple[Piece, ...] = ()
     snapshot: str | None = None
     streamed_ms: int | None = None
     completed_ms: int | None = None
     finish: str | None = None
-    failure: Failure | None = None
+    failure: values.Failure | None = None
     cost: float | None = None
-    usage: Usage | None = None
+    usage: values.Usage | None = None
     end_snapshot: str | None = None
     files: tuple[str, ...] = ()
     retry: Retry | None = None
@@ -145,7 +135,7 @@ class CompactionEntry:
     is_auto: bool
     prompt_id: str | None = None
     status: Literal["running", "completed", "failed"] = "running"
-    failure: Failure | None = None
+    failure: values.Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +169,8 @@ class ModelEntry:
 
     id: str
     created_ms: int
-    model: ModelRef
-    previous: ModelRef | None = None
+    model: values.ModelRef
+    previous: values.ModelRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +211,7 @@ class NoteEntry:
     created_ms: int
     text: str
     description: str | None = None
-    metadata: Fields | None = None
+    metadata: values.Fields | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +230,7 @@ class EndEntry:
     id: str
     created_ms: int
     outcome: Outcome
-    failure: Failure | None = None
+    failure: values.Failure | None = None
 
 
 Entry: TypeAlias = (
@@ -275,7 +265,7 @@ class Entries(PagedDict[Entry]):
 class StagedUndo:
     """An undo that can be taken back, with the diffs of what it has undone."""
 
-    revert: Revert
+    revert: values.Revert
     diffs: tuple[FileDiff, ...]
 
 
@@ -283,7 +273,7 @@ class StagedUndo:
 class ClosedQuestion:
     """A question that is no longer open. `answers` are None if it was dismissed or withdrawn."""
 
-    request: QuestionRequest
+    request: values.QuestionRequest
     answers: tuple[tuple[str, ...], ...] | None = None
 
 
@@ -320,11 +310,11 @@ class Timeline:
     wishes: dict[str, int] = field(default_factory=dict[str, int])
     shells: dict[str, str] = field(default_factory=dict[str, str])
     questions: dict[str, ClosedQuestion] = field(default_factory=dict[str, ClosedQuestion])
-    record: SessionRecord | None = None
-    fork: ForkSource | None = None
+    record: values.SessionRecord | None = None
+    fork: values.ForkSource | None = None
     mode: str | None = None
-    model: ModelRef | None = None
-    usage: Usage = field(default_factory=Usage)
+    model: values.ModelRef | None = None
+    usage: values.Usage = field(default_factory=values.Usage)
     cost: float = 0
     outcome: Outcome | None = None
     idle_ms: int | None = None
@@ -336,8 +326,8 @@ class Timeline:
     promised: str = ""
     cancelled: str = ""
     items: dict[str, str] = field(default_factory=dict[str, str])
-    status: Status = IDLE
-    failure: Failure | None = None
+    status: values.Status = IDLE
+    failure: values.Failure | None = None
     asked_ms: int = 0
     number: int = 0
     last_id: int = 0

@@ -14,30 +14,8 @@ from typing import Any
 from universal.lib.diffs import FileDiff
 from universal.lib.jsonvalue import arr, obj, text, whole, whole_number
 from universal.opencode_metadata import error_details
+from universal.session import values
 from universal.session.messages import Message
-from universal.session.values import (
-    AgentMention,
-    CompactionMark,
-    DiffTotals,
-    Failure,
-    Fields,
-    File,
-    ModelRef,
-    OtherPart,
-    Part,
-    Patch,
-    Reasoning,
-    Revert,
-    SessionRecord,
-    StepFinish,
-    StepInfo,
-    StepStart,
-    Text,
-    Todo,
-    ToolCall,
-    Usage,
-    UserInfo,
-)
 
 Json = dict[str, Any]
 PLACE = ("id", "sessionID", "messageID", "type")
@@ -52,23 +30,25 @@ def without(value: Mapping[str, Any], *keys: str) -> Json:
 # --- small values ----------------------------------------------------------------------------------------------
 
 
-def session_model(value: Any) -> ModelRef | None:
+def session_model(value: Any) -> values.ModelRef | None:
     """A session's model, `{id, providerID, variant?}`."""
     wire = obj(value)
-    return ModelRef(text(wire.get("providerID")), text(wire.get("id")), _optional(wire.get("variant"))) if wire else None
+    return values.ModelRef(text(wire.get("providerID")), text(wire.get("id")), _optional(wire.get("variant"))) if wire else None
 
 
-def message_model(value: Any) -> ModelRef | None:
+def message_model(value: Any) -> values.ModelRef | None:
     """A message's model, `{modelID, providerID, variant?}`."""
     wire = obj(value)
-    return ModelRef(text(wire.get("providerID")), text(wire.get("modelID")), _optional(wire.get("variant"))) if wire else None
+    return (
+        values.ModelRef(text(wire.get("providerID")), text(wire.get("modelID")), _optional(wire.get("variant"))) if wire else None
+    )
 
 
-def usage(value: Any) -> Usage:
+def usage(value: Any) -> values.Usage:
     """Token counts, `{total?, input, output, reasoning, cache: {read, write}}`."""
     wire = obj(value)
     cache = obj(wire.get("cache"))
-    return Usage(
+    return values.Usage(
         input=whole_number(wire.get("input", 0)),
         output=whole_number(wire.get("output", 0)),
         reasoning=whole_number(wire.get("reasoning", 0)),
@@ -78,10 +58,12 @@ def usage(value: Any) -> Usage:
     )
 
 
-def failure(value: Any) -> Failure | None:
+def failure(value: Any) -> values.Failure | None:
     """An error object, `{name, data}`."""
     wire = obj(value)
-    return Failure(text(obj(wire.get("data")).get("message")), text(wire.get("name")), error_details(wire)) if wire else None
+    return (
+        values.Failure(text(obj(wire.get("data")).get("message")), text(wire.get("name")), error_details(wire)) if wire else None
+    )
 
 
 def diffs(value: Any) -> tuple[FileDiff, ...]:
@@ -89,24 +71,24 @@ def diffs(value: Any) -> tuple[FileDiff, ...]:
     return tuple(FileDiff.from_json(obj(diff)) for diff in arr(value))
 
 
-def revert(value: Any) -> Revert | None:
+def revert(value: Any) -> values.Revert | None:
     """A pending undo, `{messageID, partID?, snapshot?, diff?}`."""
     wire = obj(value)
     if not wire:
         return None
-    return Revert(text(wire.get("messageID")), *(_optional(wire.get(key)) for key in ("partID", "snapshot", "diff")))
+    return values.Revert(text(wire.get("messageID")), *(_optional(wire.get(key)) for key in ("partID", "snapshot", "diff")))
 
 
-def todo(value: Any) -> Todo:
+def todo(value: Any) -> values.Todo:
     """An entry of a todo list as agents report it. Missing fields have defaults."""
     wire = obj(value)
-    return Todo(text(wire.get("content")), text(wire.get("status"), "pending"), text(wire.get("priority"), "medium"))
+    return values.Todo(text(wire.get("content")), text(wire.get("status"), "pending"), text(wire.get("priority"), "medium"))
 
 
-def imported_todo(value: Any) -> Todo:
+def imported_todo(value: Any) -> values.Todo:
     """An entry of an imported todo list, with all its fields."""
     wire = obj(value)
-    return Todo(
+    return values.Todo(
         text(wire["content"]), text(wire["status"]), text(wire["priority"]), without(wire, "content", "status", "priority")
     )
 
@@ -123,7 +105,7 @@ _SESSION = (
 )
 
 
-def session(value: Mapping[str, Any]) -> SessionRecord:
+def session(value: Mapping[str, Any]) -> values.SessionRecord:
     """A session's record from OpenCode 1's `Session`."""
     time, summary = obj(value.get("time")), obj(value.get("summary"))
     extra = without(value, *_SESSION)
@@ -133,7 +115,7 @@ def session(value: Mapping[str, Any]) -> SessionRecord:
         extra["summary"] = more
     permission = value.get("permission")
     archived = time.get("archived")
-    return SessionRecord(
+    return values.SessionRecord(
         id=text(value.get("id")),
         slug=text(value.get("slug")),
         version=text(value.get("version")),
@@ -152,7 +134,7 @@ def session(value: Mapping[str, Any]) -> SessionRecord:
         permission=tuple(arr(permission)) if permission is not None else None,
         metadata=value.get("metadata"),
         share=value.get("share"),
-        summary=DiffTotals(*(whole(summary.get(key)) for key in ("additions", "deletions", "files"))) if summary else None,
+        summary=values.DiffTotals(*(whole(summary.get(key)) for key in ("additions", "deletions", "files"))) if summary else None,
         revert=revert(value.get("revert")),
         extra=extra,
     )
@@ -175,7 +157,7 @@ def message(value: Mapping[str, Any]) -> Message:
     return Message(info, {entry.id: entry for entry in parts}, is_said=True, is_over=True)
 
 
-def user_info(wire: Json) -> UserInfo:
+def user_info(wire: Json) -> values.UserInfo:
     """A prompt's `info`."""
     summary, time = obj(wire.get("summary")), obj(wire.get("time"))
     extra = without(wire, *_USER)
@@ -183,11 +165,11 @@ def user_info(wire: Json) -> UserInfo:
         extra["summary"] = more
     if more := without(time, "created"):
         extra["time"] = more
-    return UserInfo(
+    return values.UserInfo(
         id=text(wire.get("id")),
         created_ms=whole(time.get("created")),
         mode=text(wire.get("agent")),
-        model=message_model(wire.get("model")) or ModelRef("", ""),
+        model=message_model(wire.get("model")) or values.ModelRef("", ""),
         system=wire.get("system"),
         tools=wire.get("tools"),
         format=wire.get("format"),
@@ -196,7 +178,7 @@ def user_info(wire: Json) -> UserInfo:
     )
 
 
-def step_info(wire: Json) -> StepInfo:
+def step_info(wire: Json) -> values.StepInfo:
     """An assistant message's `info`."""
     time, path = obj(wire.get("time")), obj(wire.get("path"))
     extra = without(wire, *_STEP)
@@ -206,12 +188,12 @@ def step_info(wire: Json) -> StepInfo:
     if wire.get("agent") != mode:
         extra["agent"] = wire.get("agent")
     completed = time.get("completed")
-    return StepInfo(
+    return values.StepInfo(
         id=text(wire.get("id")),
         parent_id=text(wire.get("parentID")),
         created_ms=whole(time.get("created")),
         mode=mode,
-        model=message_model(wire) or ModelRef("", ""),
+        model=message_model(wire) or values.ModelRef("", ""),
         cwd=text(path.get("cwd")),
         root=text(path.get("root")),
         cost=wire.get("cost", 0),
@@ -227,12 +209,12 @@ def step_info(wire: Json) -> StepInfo:
 # --- parts -----------------------------------------------------------------------------------------------------
 
 
-def part(wire: Json, part_id: str | None = None) -> Part:
+def part(wire: Json, part_id: str | None = None) -> values.Part:
     """A part, `{id, type, ...}`. A given `part_id` replaces its id."""
     id_ = part_id or text(wire.get("id"))
     read = _PARTS.get(text(wire.get("type")))
     entry = read(id_, wire) if read is not None else None
-    return entry or OtherPart(id_, text(wire.get("type")), without(wire, *PLACE))
+    return entry or values.OtherPart(id_, text(wire.get("type")), without(wire, *PLACE))
 
 
 def _times(wire: Json) -> tuple[int | None, int | None] | None:
@@ -243,59 +225,59 @@ def _times(wire: Json) -> tuple[int | None, int | None] | None:
     return time.get("start"), time.get("end")
 
 
-def _text(id_: str, wire: Json) -> Part | None:
+def _text(id_: str, wire: Json) -> values.Part | None:
     times = _times(wire)
     if times is None or not isinstance(wire.get("text"), str):
         return None
     extra = without(wire, *PLACE, "text", "time", "synthetic", "ignored", "metadata")
-    return Text(id_, wire["text"], *times, wire.get("synthetic"), wire.get("ignored"), wire.get("metadata"), extra)
+    return values.Text(id_, wire["text"], *times, wire.get("synthetic"), wire.get("ignored"), wire.get("metadata"), extra)
 
 
-def _reasoning(id_: str, wire: Json) -> Part | None:
+def _reasoning(id_: str, wire: Json) -> values.Part | None:
     times = _times(wire)
     if times is None or not isinstance(wire.get("text"), str):
         return None
-    return Reasoning(id_, wire["text"], *times, wire.get("metadata"), without(wire, *PLACE, "text", "time", "metadata"))
+    return values.Reasoning(id_, wire["text"], *times, wire.get("metadata"), without(wire, *PLACE, "text", "time", "metadata"))
 
 
-def _file(id_: str, wire: Json) -> Part | None:
+def _file(id_: str, wire: Json) -> values.Part | None:
     if not isinstance(wire.get("mime"), str) or not isinstance(wire.get("url"), str):
         return None
     extra = without(wire, *PLACE, "mime", "url", "filename", "source")
-    return File(id_, wire["mime"], wire["url"], wire.get("filename"), wire.get("source"), extra)
+    return values.File(id_, wire["mime"], wire["url"], wire.get("filename"), wire.get("source"), extra)
 
 
-def _agent(id_: str, wire: Json) -> Part | None:
+def _agent(id_: str, wire: Json) -> values.Part | None:
     if not isinstance(wire.get("name"), str):
         return None
-    return AgentMention(id_, wire["name"], wire.get("source"), without(wire, *PLACE, "name", "source"))
+    return values.AgentMention(id_, wire["name"], wire.get("source"), without(wire, *PLACE, "name", "source"))
 
 
-def _compaction(id_: str, wire: Json) -> Part | None:
-    return CompactionMark(id_, wire["auto"], without(wire, *PLACE, "auto")) if isinstance(wire.get("auto"), bool) else None
+def _compaction(id_: str, wire: Json) -> values.Part | None:
+    return values.CompactionMark(id_, wire["auto"], without(wire, *PLACE, "auto")) if isinstance(wire.get("auto"), bool) else None
 
 
-def _step_start(id_: str, wire: Json) -> Part | None:
-    return StepStart(id_, wire.get("snapshot"), without(wire, *PLACE, "snapshot"))
+def _step_start(id_: str, wire: Json) -> values.Part | None:
+    return values.StepStart(id_, wire.get("snapshot"), without(wire, *PLACE, "snapshot"))
 
 
-def _step_finish(id_: str, wire: Json) -> Part | None:
+def _step_finish(id_: str, wire: Json) -> values.Part | None:
     if not isinstance(wire.get("reason"), str) or "tokens" not in wire or "cost" not in wire:
         return None
     extra = without(wire, *PLACE, "reason", "cost", "tokens", "snapshot")
-    return StepFinish(id_, wire["reason"], wire["cost"], usage(wire["tokens"]), wire.get("snapshot"), extra)
+    return values.StepFinish(id_, wire["reason"], wire["cost"], usage(wire["tokens"]), wire.get("snapshot"), extra)
 
 
-def _patch(id_: str, wire: Json) -> Part | None:
+def _patch(id_: str, wire: Json) -> values.Part | None:
     if not isinstance(wire.get("hash"), str) or not all(isinstance(name, str) for name in arr(wire.get("files"))):
         return None
-    return Patch(id_, wire["hash"], tuple(arr(wire.get("files"))), without(wire, *PLACE, "hash", "files"))
+    return values.Patch(id_, wire["hash"], tuple(arr(wire.get("files"))), without(wire, *PLACE, "hash", "files"))
 
 
 _STATE = ("status", "input", "raw", "title", "output", "metadata", "error", "attachments", "time")
 
 
-def _tool(id_: str, wire: Json) -> Part | None:
+def _tool(id_: str, wire: Json) -> values.Part | None:
     state = obj(wire.get("state"))
     status, time = state.get("status"), obj(state.get("time"))
     if status not in ("pending", "running", "completed", "error"):
@@ -304,7 +286,7 @@ def _tool(id_: str, wire: Json) -> Part | None:
     if more := without(time, "start", "end"):
         extra["time"] = more
     attachments = state.get("attachments")
-    return ToolCall(
+    return values.ToolCall(
         id=id_,
         call_id=text(wire.get("callID")),
         tool=text(wire.get("tool")),
@@ -336,7 +318,7 @@ _PARTS = {
 }
 
 
-def patch_record(record: SessionRecord, fields: Fields) -> SessionRecord:
+def patch_record(record: values.SessionRecord, fields: values.Fields) -> values.SessionRecord:
     """The record with what a `session` status changes: title, permission, metadata, share, agent, model, archived."""
     changes: dict[str, Any] = {}
     if "title" in fields:

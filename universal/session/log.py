@@ -9,62 +9,36 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from universal.permissions import Decision
-from universal.session.entries import (
-    CallPiece,
-    ClosedQuestion,
-    CompactionEntry,
-    EndEntry,
-    InstructionsEntry,
-    ModeEntry,
-    ModelEntry,
-    MovedEntry,
-    NoteEntry,
-    PendingPrompt,
-    ShellEntry,
-    SkillEntry,
-    StagedUndo,
-    StepEntry,
-    TextPiece,
-)
-from universal.session.values import (
-    Fields,
-    ForkSource,
-    PermissionRequest,
-    QuestionRequest,
-    SessionRecord,
-    Status,
-    ToolCall,
-    Usage,
-)
+from universal.session import entries, values
 
 
 @dataclass(frozen=True, slots=True)
 class SessionBegan:
     """The session exists."""
 
-    record: SessionRecord
-    fork: ForkSource | None = None
+    record: values.SessionRecord
+    fork: values.ForkSource | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TitleChanged:
     """The session has another title."""
 
-    record: SessionRecord
+    record: values.SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataChanged:
     """The session has other metadata."""
 
-    record: SessionRecord
+    record: values.SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
 class RulesChanged:
     """The session has other permission rules."""
 
-    record: SessionRecord
+    record: values.SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +62,29 @@ class SessionViewed:
 class EntryAdded:
     """An entry was added that needs no event type of its own."""
 
-    entry: ModeEntry | ModelEntry | MovedEntry | SkillEntry | NoteEntry
+    entry: entries.ModeEntry | entries.ModelEntry | entries.MovedEntry | entries.SkillEntry | entries.NoteEntry
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionsChanged:
     """Instructions have changed. `entry` is None for the first ones of a session, which are no message."""
 
-    delta: Fields | None
-    entry: InstructionsEntry | None
+    delta: values.Fields | None
+    entry: entries.InstructionsEntry | None
 
 
 @dataclass(frozen=True, slots=True)
 class PromptAccepted:
     """A prompt was accepted and waits in the inbox."""
 
-    prompt: PendingPrompt
+    prompt: entries.PendingPrompt
 
 
 @dataclass(frozen=True, slots=True)
 class PromptDelivered:
     """An agent was given a prompt. `is_again`: after an undo of what came before it."""
 
-    prompt: PendingPrompt
+    prompt: entries.PendingPrompt
     is_again: bool = False
 
 
@@ -138,14 +112,14 @@ class TurnBegan:
 class TurnOver:
     """A turn has ended."""
 
-    entry: EndEntry
+    entry: entries.EndEntry
 
 
 @dataclass(frozen=True, slots=True)
 class StatusEmitted:
     """The session's status has changed. Follows the event that changed it."""
 
-    status: Status
+    status: values.Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +131,7 @@ class WentIdle:
 class UsageChanged:
     """What the session has cost so far."""
 
-    usage: Usage
+    usage: values.Usage
     cost: float
 
 
@@ -165,7 +139,7 @@ class UsageChanged:
 class StepBegan:
     """A step of the model begins, or goes on after a retry; the model was asked at `started_ms`."""
 
-    entry: StepEntry
+    entry: entries.StepEntry
     started_ms: int
 
 
@@ -180,14 +154,14 @@ class StepStreamed:
 class StepEnded:
     """A step has ended without a failure."""
 
-    entry: StepEntry
+    entry: entries.StepEntry
 
 
 @dataclass(frozen=True, slots=True)
 class StepFailed:
     """A step has failed. `is_paid`: it cost something."""
 
-    entry: StepEntry
+    entry: entries.StepEntry
     is_paid: bool = False
 
 
@@ -195,7 +169,7 @@ class StepFailed:
 class RetryScheduled:
     """The model is asked again later; `entry.retry` says when."""
 
-    entry: StepEntry
+    entry: entries.StepEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +177,7 @@ class TextBegan:
     """A text or a thought begins."""
 
     step_id: str
-    piece: TextPiece
+    piece: entries.TextPiece
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +185,7 @@ class TextEnded:
     """A text or a thought is complete."""
 
     step_id: str
-    piece: TextPiece
+    piece: entries.TextPiece
     text: str
 
 
@@ -220,7 +194,7 @@ class CallBegan:
     """The model begins to call a tool."""
 
     step_id: str
-    piece: CallPiece
+    piece: entries.CallPiece
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +211,8 @@ class CallInputEnded:
     """The arguments of a call are complete."""
 
     step_id: str
-    piece: CallPiece
-    call: ToolCall
+    piece: entries.CallPiece
+    call: values.ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +220,8 @@ class CallRan:
     """A tool runs."""
 
     step_id: str
-    piece: CallPiece
-    call: ToolCall
+    piece: entries.CallPiece
+    call: values.ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,17 +229,17 @@ class CallProgressed:
     """A running tool reports progress."""
 
     step_id: str
-    piece: CallPiece
-    call: ToolCall
+    piece: entries.CallPiece
+    call: values.ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class CallSucceeded:
     """A tool is done."""
 
-    entry: StepEntry
-    piece: CallPiece
-    call: ToolCall
+    entry: entries.StepEntry
+    piece: entries.CallPiece
+    call: values.ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,22 +247,22 @@ class CallFailed:
     """A tool has failed, was refused or was interrupted."""
 
     step_id: str
-    piece: CallPiece
-    call: ToolCall
+    piece: entries.CallPiece
+    call: values.ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionBegan:
     """The agent begins to compact its conversation."""
 
-    entry: CompactionEntry
+    entry: entries.CompactionEntry
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionEnded:
     """The compaction is complete: the summary replaces the conversation."""
 
-    entry: CompactionEntry
+    entry: entries.CompactionEntry
     summary: str
 
 
@@ -296,29 +270,29 @@ class CompactionEnded:
 class CompactionFailed:
     """The compaction has failed; the conversation is unchanged."""
 
-    entry: CompactionEntry
+    entry: entries.CompactionEntry
 
 
 @dataclass(frozen=True, slots=True)
 class ShellBegan:
     """A person's command runs."""
 
-    entry: ShellEntry
+    entry: entries.ShellEntry
 
 
 @dataclass(frozen=True, slots=True)
 class ShellEnded:
     """A person's command is done."""
 
-    entry: ShellEntry
-    call: ToolCall
+    entry: entries.ShellEntry
+    call: values.ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class UndoStaged:
     """An undo was staged and can still be taken back."""
 
-    undo: StagedUndo
+    undo: entries.StagedUndo
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,21 +311,21 @@ class UndoCommitted:
 class ContentChanged:
     """A person has rewritten a step, or removed it: then it has no content."""
 
-    entry: StepEntry
+    entry: entries.StepEntry
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionAsked:
     """A person is asked for a permission."""
 
-    request: PermissionRequest
+    request: values.PermissionRequest
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionAnswered:
     """A permission was given, refused or withdrawn."""
 
-    request: PermissionRequest
+    request: values.PermissionRequest
     answer: Decision
 
 
@@ -359,14 +333,14 @@ class PermissionAnswered:
 class QuestionAsked:
     """A person is asked something."""
 
-    request: QuestionRequest
+    request: values.QuestionRequest
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionClosed:
     """A question was answered, dismissed or withdrawn."""
 
-    question: ClosedQuestion
+    question: entries.ClosedQuestion
 
 
 LogEvent: TypeAlias = (

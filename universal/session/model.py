@@ -1,7 +1,7 @@
 """The model of a session: record, messages with parts, timeline, open requests and status.
 
-`Session` and `Message` are changed by the reducer alone (`universal.session.reducer`). All that they hold is frozen, and is
-defined in `universal.session.values`, whose names can be imported from here.
+`Session` and `Message` are changed by the reducer alone (`universal.session.reducer`). All that they hold is frozen
+(`universal.session.values`).
 """
 
 from __future__ import annotations
@@ -14,86 +14,17 @@ from universal.lib.diffs import FileChange, FileDiff
 from universal.session.entries import Timeline
 from universal.session.messages import Message, Messages
 from universal.session.values import (
-    ABORTED,
-    BUSY,
-    CUT,
-    HANDOVER,
     IDLE,
-    NO_FIELDS,
-    NOT_BEGUN,
-    RETRY_FAILED,
-    RUNNING_CHARS,
-    START_ERRORS,
-    START_FAILED,
-    AgentMention,
-    CallRef,
     CompactionMark,
-    DiffTotals,
-    Failure,
     Fields,
-    File,
-    ModelRef,
-    OtherPart,
-    Part,
-    Patch,
     PermissionRequest,
     QuestionRequest,
-    Reasoning,
-    Revert,
     SessionRecord,
     Status,
-    StepFinish,
-    StepInfo,
-    StepStart,
     Text,
     Todo,
     ToolCall,
-    Usage,
-    UserInfo,
 )
-
-__all__ = [
-    "ABORTED",
-    "BUSY",
-    "CUT",
-    "HANDOVER",
-    "IDLE",
-    "NOT_BEGUN",
-    "NO_FIELDS",
-    "RETRY_FAILED",
-    "RUNNING_CHARS",
-    "START_ERRORS",
-    "START_FAILED",
-    "AgentMention",
-    "CallRef",
-    "CompactionMark",
-    "DiffTotals",
-    "Failure",
-    "Fields",
-    "File",
-    "Message",
-    "ModelRef",
-    "OtherPart",
-    "Part",
-    "Patch",
-    "PermissionRequest",
-    "QuestionRequest",
-    "Reasoning",
-    "Revert",
-    "Session",
-    "SessionRecord",
-    "Snapshots",
-    "Status",
-    "StepFinish",
-    "StepInfo",
-    "StepStart",
-    "Text",
-    "Timeline",
-    "Todo",
-    "ToolCall",
-    "Usage",
-    "UserInfo",
-]
 
 
 @dataclass(slots=True)

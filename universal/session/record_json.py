@@ -13,8 +13,7 @@ from pydantic import TypeAdapter
 
 from universal.lib.jsonvalue import obj, text
 from universal.session import importer
-from universal.session.model import SessionRecord
-from universal.session.values import Fields, ForkSource, ModelRef
+from universal.session.values import Fields, ForkSource, ModelRef, SessionRecord
 
 _RECORD = TypeAdapter(SessionRecord)
 _NAMES = {"mode": "agent", "archived_ms": "archived"}

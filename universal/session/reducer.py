@@ -32,7 +32,7 @@ from universal.items import Item, ItemKind, ItemRole, TextPart
 from universal.lib.diffs import turn_diff
 from universal.lib.jsonvalue import arr, obj, text, whole
 from universal.limits import windows_of
-from universal.session import importer
+from universal.session import importer, values
 from universal.session.changes import (
     LASTING_CHANGES,
     Change,
@@ -56,27 +56,11 @@ from universal.session.changes import (
     TodosChanged,
     TurnEnded,
 )
-from universal.session.model import (
-    ABORTED,
-    BUSY,
-    IDLE,
-    NOT_BEGUN,
-    CallRef,
-    DiffTotals,
-    Failure,
-    PermissionRequest,
-    QuestionRequest,
-    Session,
-    SessionRecord,
-    Snapshots,
-    Status,
-    StepInfo,
-    ToolCall,
-)
+from universal.session.model import Session, Snapshots
 from universal.session.record_json import stored_record
 from universal.session.timeline.writer import TimelineWriter
 from universal.session.transcript import INTERRUPTED, Transcript, TranscriptState
-from universal.session.values import is_default_title
+from universal.session.values import BUSY, IDLE, is_default_title
 from universal.tools.accesses import primary_access
 
 SEQUENCE_OF = attrgetter("sequence")
@@ -116,7 +100,7 @@ class Reducer:
     """
 
     def __init__(self, session_id: str, agent: str) -> None:
-        self.session = Session(SessionRecord(session_id), agent)
+        self.session = Session(values.SessionRecord(session_id), agent)
         self._changes: list[Change] = []
         self._emit = self._changes.append
         self.transcript = Transcript(self.session, self._emit)
@@ -203,7 +187,7 @@ class Reducer:
         self.session.record = replace(record, updated_ms=max(at_ms, record.updated_ms), **changes)
         self._emit(SessionChanged(self.session.record))
 
-    def _set_status(self, status: Status) -> None:
+    def _set_status(self, status: values.Status) -> None:
         self.session.status = status
         self._emit(StatusChanged(status))
 
@@ -227,15 +211,15 @@ class Reducer:
         meta = obj(data.metadata)
         reason = text(meta.get("reason"), "completed")
         if reason == "aborted":
-            self.transcript.fail(ABORTED, at_ms, call_error=CALL_ERRORS["aborted"])
-            self._emit(PromptFailed(ABORTED))
+            self.transcript.fail(values.ABORTED, at_ms, call_error=CALL_ERRORS["aborted"])
+            self._emit(PromptFailed(values.ABORTED))
         cost = meta.get("cost")
         self.transcript.end_turn(float(cost) if isinstance(cost, (int, float)) else 0.0, at_ms)
         snapshots = session.snapshots
         if not snapshots.is_on:
             session.diffs = turn_diff(session.changes, session.record.directory)
         snapshots.is_on = snapshots.is_due = False
-        self._set_record(at_ms, summary=DiffTotals.of(session.diffs))
+        self._set_record(at_ms, summary=values.DiffTotals.of(session.diffs))
         self._emit(DiffsChanged(session.diffs))
         self._command_executed()
         self._set_status(IDLE)
@@ -245,9 +229,9 @@ class Reducer:
         if not self.session.is_busy:
             self.late += 1
             return
-        failure = Failure(data.message, data.code, data.details, self.session.agent)
+        failure = values.Failure(data.message, data.code, data.details, self.session.agent)
         reason = "agent_exited" if data.code == "agent_exited" else "error"
-        if data.code != NOT_BEGUN:
+        if data.code != values.NOT_BEGUN:
             self.transcript.fail(failure, at_ms, call_error=CALL_ERRORS[reason])
         self._emit(PromptFailed(failure))
 
@@ -308,7 +292,7 @@ class Reducer:
         message = importer.message(wire)
         self.transcript.show(message)
         for part in message.parts.values():
-            if isinstance(part, ToolCall) and part.tool == "todowrite" and part.status == "completed":
+            if isinstance(part, values.ToolCall) and part.tool == "todowrite" and part.status == "completed":
                 todos = arr(obj(part.metadata).get("todos")) or arr(part.input.get("todos"))
                 if all({"content", "status", "priority"} <= obj(todo).keys() for todo in todos):
                     self.session.todos = tuple(map(importer.imported_todo, todos))  # an export has no list of its own
@@ -328,7 +312,7 @@ class Reducer:
     def _retry(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         if self.session.is_busy:
             message = text(meta.get("message"), "The model did not answer")
-            self._set_status(Status("retry", whole(meta.get("attempt"), 1), message, at_ms + whole(meta.get("delay_ms"))))
+            self._set_status(values.Status("retry", whole(meta.get("attempt"), 1), message, at_ms + whole(meta.get("delay_ms"))))
 
     def _todo(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         self.session.todos = tuple(map(importer.todo, arr(meta.get("todos"))))
@@ -364,7 +348,7 @@ class Reducer:
         if transcript.compaction_id is None and (phase == "started" or auto):
             transcript.begin_compaction(at_ms, auto=auto)
         if phase == "failed":
-            transcript.end_compaction("", at_ms, Failure(detail or "The compaction failed."))
+            transcript.end_compaction("", at_ms, values.Failure(detail or "The compaction failed."))
         elif phase == "completed":
             transcript.end_compaction(text(meta.get("summary")), at_ms)
             self._emit(SessionCompacted())
@@ -401,14 +385,14 @@ class Reducer:
             note = text(meta.get("handover"))
             self.transcript.note_dispatch(item_id, map(text, arr(meta.get("carried"))), self.session.agent, note)
             message = self.session.messages.get(self.transcript.parent_id or "")
-            if message is not None and not isinstance(message.info, StepInfo) and (choice := obj(meta.get("chosen"))):
+            if message is not None and not isinstance(message.info, values.StepInfo) and (choice := obj(meta.get("chosen"))):
                 mode, model = text(choice.get("agent"), message.info.mode), importer.message_model(choice.get("model"))
                 message.info = replace(message.info, mode=mode, model=model or message.info.model)
                 self._emit(MessageChanged(message.info))
         elif meta.get("state") == "own":
             self.transcript.note_dispatch(item_id, (), "")
         elif meta.get("state") == "lost":
-            failure = Failure(text(meta.get("message")), "agent_exited", None, self.session.agent)
+            failure = values.Failure(text(meta.get("message")), "agent_exited", None, self.session.agent)
             self.transcript.fail_prompt(item_id, failure, at_ms)
             self._emit(PromptFailed(failure))
 
@@ -446,7 +430,7 @@ class Reducer:
         if message is None:
             return
         part, old = importer.part(wire), message.parts.get(text(wire.get("id")))
-        if isinstance(part, ToolCall) and isinstance(old, ToolCall):
+        if isinstance(part, values.ToolCall) and isinstance(old, values.ToolCall):
             part = replace(part, name=old.name, refused=old.refused, child_id=old.child_id)
         message.parts[part.id] = part
         self._emit(PartChanged(message.info.id, part, at_ms))
@@ -506,26 +490,26 @@ class Reducer:
         session.diffs = importer.diffs(diffs) if diffs is not None else snapshots.diffs or ()
         if new is None:
             snapshots.diffs = snapshots.restored = None
-        session.record = replace(session.record, revert=new, summary=DiffTotals.of(session.diffs))
+        session.record = replace(session.record, revert=new, summary=values.DiffTotals.of(session.diffs))
         self._emit(DiffsChanged(session.diffs))
         self._set_record(at_ms)
 
     # --- permissions and questions -------------------------------------------------------------------------
 
-    def _ref(self, meta: Mapping[str, Any]) -> CallRef | None:
+    def _ref(self, meta: Mapping[str, Any]) -> values.CallRef | None:
         """The card of the call that asks. One that is over, whose id the agent uses again, does not ask."""
         call_id = self.transcript.call_id(text(meta.get("call_id")))
         call, place = self.session.call(call_id), self.session.calls.get(call_id)
         if place is None or (call is not None and call.status in ("completed", "error")):
             return None
-        return CallRef(place[0], call_id)
+        return values.CallRef(place[0], call_id)
 
     def _permission_requested(self, data: PermissionData, at_ms: int) -> None:
         meta = obj(data.metadata)
         if not self._is_at_work() or meta.get("auto"):
             return
         access = primary_access(self.session.agent, data, self.session.record.directory)
-        request = PermissionRequest(data.permission_id, access, self._ref(meta))
+        request = values.PermissionRequest(data.permission_id, access, self._ref(meta))
         self.session.permissions[request.id] = request
         self._emit(RequestOpened(request))
 
@@ -547,7 +531,7 @@ class Reducer:
         if plan and not self.transcript.show_plan(call.message_id if call is not None else "", plan, at_ms):
             first, *others = questions  # no message can hold it
             questions = (first.model_copy(update={"question": f"{plan.rstrip()}\n\n{first.question}"}), *others)
-        request = QuestionRequest(data.question_id, questions, call)
+        request = values.QuestionRequest(data.question_id, questions, call)
         self.session.questions[request.id] = request
         self._emit(RequestOpened(request))
 
@@ -562,7 +546,7 @@ class Reducer:
             self._emit(RequestClosed(request, "rejected"))
             self._refuse(request, DISMISSED)
 
-    def _refuse(self, request: PermissionRequest | QuestionRequest, words: str) -> None:
+    def _refuse(self, request: values.PermissionRequest | values.QuestionRequest, words: str) -> None:
         """Note the refusal on the call that asked, in native's words, by which clients know it from an error."""
         call = self.session.call(request.call.call_id) if request.call is not None else None
         if call is not None:

@@ -16,27 +16,10 @@ from universal.items import FileRefPart, ImagePart, Item, ItemStatus, ReasoningP
 from universal.lib.diffs import FileChange, FileDiff, turn_diff
 from universal.lib.ids import IdSequence, hashed_tail, render
 from universal.lib.jsonvalue import obj, text
+from universal.session import values
 from universal.session.changes import Change, FileEdited, MessageChanged, PartChanged, TextGrew
-from universal.session.model import (
-    HANDOVER,
-    CompactionMark,
-    Failure,
-    File,
-    Message,
-    ModelRef,
-    Part,
-    Patch,
-    Reasoning,
-    Session,
-    StepFinish,
-    StepInfo,
-    StepStart,
-    Text,
-    Todo,
-    ToolCall,
-    Usage,
-    UserInfo,
-)
+from universal.session.messages import Message
+from universal.session.model import Session
 from universal.session.user_prompt import prompt_of
 from universal.tools import cards
 
@@ -132,20 +115,20 @@ class Transcript:
         value = self.ids.next(at_ms)
         return render(prefix, value, hashed_tail(f"{self.session.record.id}:{prefix}:{value}"))
 
-    def _put(self, message: Message, part: Part, at_ms: int, *, is_empty: bool = False) -> None:
+    def _put(self, message: Message, part: values.Part, at_ms: int, *, is_empty: bool = False) -> None:
         message.parts[part.id] = part
         self._emit(PartChanged(message.info.id, part, at_ms, is_empty))
 
     def _say(self, message: Message, words: str, at_ms: int, *, handover: bool = False) -> None:
-        part = Text(self._id("prt", at_ms), words, at_ms, at_ms)
-        self._put(message, replace(part, synthetic=True, metadata=HANDOVER) if handover else part, at_ms)
+        part = values.Text(self._id("prt", at_ms), words, at_ms, at_ms)
+        self._put(message, replace(part, synthetic=True, metadata=values.HANDOVER) if handover else part, at_ms)
 
     def _in_turn(self) -> list[Message]:
         return [message for id_ in self.turn_messages if (message := self.session.messages.get(id_))]
 
     # --- prompts -----------------------------------------------------------------------------------------
 
-    def user(self, item: Item, at_ms: int) -> UserInfo:
+    def user(self, item: Item, at_ms: int) -> values.UserInfo:
         """Add the message of a prompt."""
         prompt = prompt_of(item)
         record = self.session.record
@@ -154,7 +137,7 @@ class Transcript:
             self.ids.saw(message_id, at_ms)
         else:
             message_id = self._id("msg", at_ms)
-        info = UserInfo(
+        info = values.UserInfo(
             message_id,
             at_ms,
             prompt.mode or record.mode or "build",
@@ -171,7 +154,7 @@ class Transcript:
             self._put(message, part, at_ms)
         return info
 
-    def _parts_of(self, parts: Sequence[Part], item: Item, at_ms: int) -> Iterable[Part]:
+    def _parts_of(self, parts: Sequence[values.Part], item: Item, at_ms: int) -> Iterable[values.Part]:
         """The parts that a client sent, else those of the item's content (a subagent's prompt, another face)."""
         for part in parts:
             if part.id:
@@ -181,18 +164,18 @@ class Transcript:
                 yield replace(part, id=self._id("prt", at_ms))
         for content in () if parts else item.content:
             if isinstance(content, TextPart):
-                yield Text(self._id("prt", at_ms), content.text)
+                yield values.Text(self._id("prt", at_ms), content.text)
             elif isinstance(content, ImagePart):
-                yield File(self._id("prt", at_ms), content.mime or "image/png", url_of(content))
+                yield values.File(self._id("prt", at_ms), content.mime or "image/png", url_of(content))
             elif isinstance(content, FileRefPart):
                 name = content.path.rsplit("/", 1)[-1]
-                yield File(self._id("prt", at_ms), "text/plain", f"file://{content.path}", name)
+                yield values.File(self._id("prt", at_ms), "text/plain", f"file://{content.path}", name)
 
-    def model(self) -> ModelRef:
+    def model(self) -> values.ModelRef:
         """The model that the session used last, as messages name it."""
         model = self.session.record.model
         if model is None:
-            return ModelRef(self.session.agent, "default")
+            return values.ModelRef(self.session.agent, "default")
         return replace(model, variant=None) if model.variant == "default" else model
 
     def show(self, message: Message) -> None:
@@ -225,7 +208,7 @@ class Transcript:
         """Set the file diffs of the prompt that is being answered, if it has none. Without `diffs`: what tools reported."""
         message = self.session.messages.get(self.parent_id or "")
         changes, self._changes = self._changes, []
-        if message is None or not isinstance(message.info, UserInfo):
+        if message is None or not isinstance(message.info, values.UserInfo):
             return
         if message.info.diffs is not None or "summary" in message.info.extra:
             return
@@ -260,22 +243,22 @@ class Transcript:
     def _compaction_prompt(self, number: int, at_ms: int) -> str:
         """Add the prompt of a compaction that nobody asked for, and return its id. Its ids depend on the journal alone."""
         record = self.session.record
-        info = UserInfo(self._id("msg", at_ms), at_ms, record.mode or "build", self.model())
+        info = values.UserInfo(self._id("msg", at_ms), at_ms, record.mode or "build", self.model())
         message = Message(info, is_said=True, is_over=True)
         self.session.add(message)
         self._prompt_of_item[f"{self.session.id}:compaction:{number}"] = info.id
         self._emit(MessageChanged(info))
-        self._put(message, CompactionMark(self._id("prt", at_ms), auto=True), at_ms)
+        self._put(message, values.CompactionMark(self._id("prt", at_ms), auto=True), at_ms)
         message.known_by.add(self.session.agent)
         return info.id
 
-    def end_compaction(self, summary: str, at_ms: int, failure: Failure | None = None) -> None:
+    def end_compaction(self, summary: str, at_ms: int, failure: values.Failure | None = None) -> None:
         """End a compaction, whose summary is a text of its own or in the message, or which has failed."""
         message = self.session.messages.get(self.compaction_id or "")
         self.compaction_id = None
         if message is None or message.is_over:
             return
-        if summary and not any(isinstance(part, Text) for part in message.parts.values()):
+        if summary and not any(isinstance(part, values.Text) for part in message.parts.values()):
             self._say(message, summary, at_ms)
         if failure is not None:
             self._finish(message, at_ms, failure=failure)
@@ -292,7 +275,7 @@ class Transcript:
         model = user.model if user is not None else self.model()
         message_id = self._id("msg", at_ms)
         place = record.directory
-        info = StepInfo(message_id, parent or self._id("msg", at_ms), at_ms, mode, model, place, place, compacts=compacts)
+        info = values.StepInfo(message_id, parent or self._id("msg", at_ms), at_ms, mode, model, place, place, compacts=compacts)
         message = Message(info)
         is_persons = item is not None and obj(item.metadata).get("origin") == PERSONS_COMMAND
         if not is_persons:
@@ -304,7 +287,7 @@ class Transcript:
             self._message_of_item[item.item_id] = message_id
         self._emit(MessageChanged(info))
         if (item is not None and not is_persons) or compacts:
-            self._put(message, StepStart(self._id("prt", at_ms), self._tree()), at_ms)
+            self._put(message, values.StepStart(self._id("prt", at_ms), self._tree()), at_ms)
         if self._note and not compacts:
             self._say(message, f"*{self._note}*", at_ms, handover=True)
             self._note = ""
@@ -332,7 +315,7 @@ class Transcript:
             return
         part_id = message.text_parts.get(data.part_index)
         if part_id is None:
-            kind = Text if data.part_type == "text" else Reasoning
+            kind = values.Text if data.part_type == "text" else values.Reasoning
             part = kind(self._id("prt", at_ms), "", at_ms)
             part_id = message.text_parts[data.part_index] = part.id
             message.streaming[part_id] = []
@@ -353,8 +336,8 @@ class Transcript:
         meta = obj(item.metadata)
         message.is_said = True
         message.finish = text(meta.get("finish")) or None
-        assert isinstance(message.info, StepInfo)
-        message.info = replace(message.info, usage=Usage.of(obj(meta.get("usage"))), cost=meta.get("cost") or 0)
+        assert isinstance(message.info, values.StepInfo)
+        message.info = replace(message.info, usage=values.Usage.of(obj(meta.get("usage"))), cost=meta.get("cost") or 0)
         is_persons = meta.get("origin") == PERSONS_COMMAND  # that is no step of a model
         if is_persons or (item.status is ItemStatus.FAILED and not message.open_calls):
             self._finish(message, at_ms)
@@ -366,20 +349,20 @@ class Transcript:
         if part_id is None and not part.text:
             return
         if part_id is None:
-            kind = Text if isinstance(part, TextPart) else Reasoning
+            kind = values.Text if isinstance(part, TextPart) else values.Reasoning
             new_part = kind(self._id("prt", at_ms), "", at_ms)
             part_id = message.text_parts[index] = new_part.id
             message.parts[part_id] = new_part
         message.streaming.pop(part_id, None)
         text_part = message.parts[part_id]
-        assert isinstance(text_part, (Text, Reasoning))
+        assert isinstance(text_part, (values.Text, values.Reasoning))
         self._put(message, replace(text_part, text=part.text, end_ms=at_ms), at_ms)
 
     def _end_texts(self, message: Message, at_ms: int) -> None:
         for part_id in list(message.streaming):
             part = message.part(part_id)
             del message.streaming[part_id]
-            assert isinstance(part, (Text, Reasoning))
+            assert isinstance(part, (values.Text, values.Reasoning))
             self._put(message, replace(part, end_ms=at_ms), at_ms)
 
     # --- the ends of steps ---------------------------------------------------------------------------------
@@ -410,11 +393,11 @@ class Transcript:
         turn = self._in_turn()
         if patch is not None and turn:
             at = next((m for m in reversed(turn) if m.had_calls), turn[-1])
-            self._put(at, Patch(self._id("prt", at_ms), *patch), at_ms)
+            self._put(at, values.Patch(self._id("prt", at_ms), *patch), at_ms)
         current = messages.get(self.open_id or "")
         if current is not None:
             first = next(iter(current.parts.values()), None)
-            if isinstance(first, StepStart) and first.snapshot != self._tree():
+            if isinstance(first, values.StepStart) and first.snapshot != self._tree():
                 self._put(current, replace(first, snapshot=self._tree() or first.snapshot), at_ms)
 
     def _settle(self, at_ms: int) -> None:
@@ -428,21 +411,21 @@ class Transcript:
     ) -> None:
         """End a step of the model that has not failed."""
         self._end_texts(message, at_ms)
-        assert isinstance(message.info, StepInfo)
+        assert isinstance(message.info, values.StepInfo)
         info, reason = message.info, message.finish or ("tool-calls" if message.had_calls else "stop")
         tree = self._tree() if with_tree else None
-        self._put(message, StepFinish(self._id("prt", at_ms), reason, info.cost, info.usage, tree), at_ms)
+        self._put(message, values.StepFinish(self._id("prt", at_ms), reason, info.cost, info.usage, tree), at_ms)
         if patch is not None:
-            self._put(message, Patch(self._id("prt", at_ms), *patch), at_ms)
+            self._put(message, values.Patch(self._id("prt", at_ms), *patch), at_ms)
         self._close(message, replace(info, completed_ms=at_ms, finish=reason))
 
-    def _finish(self, message: Message, at_ms: int, failure: Failure | None = None) -> None:
+    def _finish(self, message: Message, at_ms: int, failure: values.Failure | None = None) -> None:
         """Close a message without a step's end: it has failed, or is no step of a model."""
         self._end_texts(message, at_ms)
-        assert isinstance(message.info, StepInfo)
+        assert isinstance(message.info, values.StepInfo)
         self._close(message, replace(message.info, completed_ms=at_ms, error=failure or message.info.error))
 
-    def _close(self, message: Message, info: StepInfo) -> None:
+    def _close(self, message: Message, info: values.StepInfo) -> None:
         message.info = info
         message.is_said = message.is_over = True
         if self.open_id == info.id:
@@ -473,7 +456,7 @@ class Transcript:
         if call is None:
             message = self._message_for(item, at_ms)
             tool = cards.view_call(agent, part.name, {}, []).tool
-            call = ToolCall(self._id("prt", at_ms), call_id, tool, name=part.name)
+            call = values.ToolCall(self._id("prt", at_ms), call_id, tool, name=part.name)
             self.session.calls[call_id] = (message.info.id, call.id)
             message.open_calls.add(call_id)
             message.had_calls = self.session.snapshots.is_due = True
@@ -491,8 +474,8 @@ class Transcript:
 
         False if there is no such message.
         """
-        answers = [message for message in self._in_turn() if isinstance(message.info, StepInfo)]
-        said = (part.text.strip() for message in answers for part in message.parts.values() if isinstance(part, Text))
+        answers = [message for message in self._in_turn() if isinstance(message.info, values.StepInfo)]
+        said = (part.text.strip() for message in answers for part in message.parts.values() if isinstance(part, values.Text))
         if plan.strip() in said:
             return True
         message = self.session.messages.get(message_id) or next(reversed(answers), None)
@@ -532,16 +515,16 @@ class Transcript:
         current = self.session.messages.get(self.open_id or "")
         return current if current is not None else self._new_assistant(at_ms, None)
 
-    def _context(self, call: ToolCall) -> cards.ToolContext:
+    def _context(self, call: values.ToolCall) -> cards.ToolContext:
         message = self.session.messages[self.session.calls[call.call_id][0]]
         model = (message.info.model.provider_id, message.info.model.model_id)
         return cards.ToolContext(self.session.record.directory, self.session.agent, self.session.id, call.child_id, model)
 
-    def put_call(self, call: ToolCall, at_ms: int) -> None:
+    def put_call(self, call: values.ToolCall, at_ms: int) -> None:
         """Replace a call by its changed value."""
         self._put(self.session.messages[self.session.calls[call.call_id][0]], call, at_ms)
 
-    def _run(self, call: ToolCall, at_ms: int, output: str | None = None) -> None:
+    def _run(self, call: values.ToolCall, at_ms: int, output: str | None = None) -> None:
         title, metadata = cards.running_metadata(cards.ToolView(call.tool, dict(call.input)), self._context(call))
         if output is not None:
             metadata = {**(metadata or {}), "output": output}
@@ -558,7 +541,7 @@ class Transcript:
         else:
             self.note_call(call)
 
-    def note_call(self, call: ToolCall) -> None:
+    def note_call(self, call: values.ToolCall) -> None:
         """Keep a changed call without announcing it, since its card looks the same."""
         message_id, part_id = self.session.calls[call.call_id]
         self.session.messages[message_id].parts[part_id] = call
@@ -593,7 +576,7 @@ class Transcript:
         message.open_calls.discard(call.call_id)
         self._finish_if_over(message, at_ms)
 
-    def _complete_call(self, call: ToolCall, item: Item, at_ms: int) -> None:
+    def _complete_call(self, call: values.ToolCall, item: Item, at_ms: int) -> None:
         for part in item.content:
             if isinstance(part, FileRefPart) and part.action != "read":
                 self._changes.append(FileChange(part.path, part.diff or "", part.action == "write"))
@@ -601,7 +584,7 @@ class Transcript:
         if cards.says_changes(self.session.agent, call.name):
             call = replace(call, tool="todowrite", input={"todos": todos_json(self.session.todos)})
         card = cards.view_result(cards.ToolView(call.tool, dict(call.input)), item, self._context(call))
-        attachments = tuple(File(self._id("prt", at_ms), a.mime or "image/png", url_of(a)) for a in card.attachments)
+        attachments = tuple(values.File(self._id("prt", at_ms), a.mime or "image/png", url_of(a)) for a in card.attachments)
         ended = replace(
             call,
             status="completed",
@@ -614,7 +597,7 @@ class Transcript:
         )
         self.put_call(ended, at_ms)
 
-    def _fail_call(self, call: ToolCall, error: str, at_ms: int, *, interrupted: bool = False) -> None:
+    def _fail_call(self, call: values.ToolCall, error: str, at_ms: int, *, interrupted: bool = False) -> None:
         metadata: dict[str, object] = {"output": call.output} if call.output else {}
         if interrupted:
             metadata["interrupted"] = True
@@ -631,7 +614,7 @@ class Transcript:
                     self._fail_call(call, error, at_ms, interrupted=interrupted)
             message.open_calls.clear()
 
-    def fail(self, failure: Failure, at_ms: int, *, call_error: str) -> None:
+    def fail(self, failure: values.Failure, at_ms: int, *, call_error: str) -> None:
         """Fail the prompt that is being answered: its open calls fail and its message carries the failure."""
         if self.open_id is None:
             self._settle(at_ms)
@@ -639,7 +622,7 @@ class Transcript:
         if message is None and self.turn_messages:
             message = self.session.messages.get(self.turn_messages[-1])
             info = message.info if message is not None else None
-            if isinstance(info, StepInfo):
+            if isinstance(info, values.StepInfo):
                 if info.compacts and info.error is not None:
                     return  # a compaction that has its own error already
                 if info.parent_id != self.parent_id or info.compacts or info.error is not None:
@@ -649,7 +632,7 @@ class Transcript:
         self._fail_open_calls(call_error, at_ms, interrupted=True)
         self._finish(message, at_ms, failure=failure)
 
-    def fail_prompt(self, item_id: str, failure: Failure, at_ms: int) -> None:
+    def fail_prompt(self, item_id: str, failure: values.Failure, at_ms: int) -> None:
         """Answer a prompt that no agent got with a failure, beside the prompt that is being answered."""
         current, self.parent_id = self.parent_id, self._prompt_of_item.get(item_id)
         if self.parent_id in self.session.messages:
@@ -662,15 +645,15 @@ class Transcript:
         """End all that is still open in the turn. The part of `turn_cost` (USD) that no step has goes to the last message."""
         self._fail_open_calls(NO_RESULT, at_ms)
         self.close_step(at_ms)
-        messages = [message for message in self._in_turn() if isinstance(message.info, StepInfo)]
+        messages = [message for message in self._in_turn() if isinstance(message.info, values.StepInfo)]
         unpaid = turn_cost - sum(_cost(message) for message in messages)
         if messages and unpaid > COST_ROUNDING:
             last = messages[-1]
-            assert isinstance(last.info, StepInfo)
+            assert isinstance(last.info, values.StepInfo)
             last.info = replace(last.info, cost=last.info.cost + unpaid)
             self._emit(MessageChanged(last.info))
         self.summarise()
-        record, steps = self.session.record, [message.info for message in messages if isinstance(message.info, StepInfo)]
+        record, steps = self.session.record, [message.info for message in messages if isinstance(message.info, values.StepInfo)]
         usage, cost = sum((step.usage for step in steps), record.usage), sum((step.cost for step in steps), record.cost)
         self.session.record = replace(record, usage=usage, cost=cost)
         self.turn_messages = []
@@ -684,7 +667,7 @@ def _newest(items: dict[str, T]) -> dict[str, T]:
 
 
 def _cost(message: Message) -> float:
-    return message.info.cost if isinstance(message.info, StepInfo) else 0
+    return message.info.cost if isinstance(message.info, values.StepInfo) else 0
 
 
 def url_of(image: ImagePart) -> str:
@@ -692,6 +675,6 @@ def url_of(image: ImagePart) -> str:
     return image.path if image.path.startswith(("data:", "http:", "https:", "file:")) else f"file://{image.path}"
 
 
-def todos_json(todos: Iterable[Todo]) -> list[dict[str, object]]:
+def todos_json(todos: Iterable[values.Todo]) -> list[dict[str, object]]:
     """The todo list in the form of tools' input."""
     return [{"content": t.content, "status": t.status, "priority": t.priority, **t.extra} for t in todos]

@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, 
 from pydantic import BaseModel
 
 from universal.session.entries import Entry
-from universal.session.model import Message
+from universal.session.messages import Message
 from universal.session.pages import PagedDict
 
 T = TypeVar("T")

@@ -11,35 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from universal.opencode_metadata import error_of
-from universal.session.model import (
-    AgentMention,
-    CallRef,
-    CompactionMark,
-    DiffTotals,
-    Failure,
-    Fields,
-    File,
-    Message,
-    ModelRef,
-    OtherPart,
-    Part,
-    Patch,
-    PermissionRequest,
-    QuestionRequest,
-    Reasoning,
-    Revert,
-    Session,
-    SessionRecord,
-    Status,
-    StepFinish,
-    StepInfo,
-    StepStart,
-    Text,
-    Todo,
-    ToolCall,
-    Usage,
-    UserInfo,
-)
+from universal.session import values
+from universal.session.messages import Message
+from universal.session.model import Session
 from universal.session.values import CONTEXT_FULL
 
 if TYPE_CHECKING:
@@ -49,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Mapping[str, object])
 
 
-def _with(wire: T, extra: Fields) -> T:
+def _with(wire: T, extra: values.Fields) -> T:
     """Add the fields of an imported value that its schema does not name."""
     return cast("T", {**wire, **extra}) if extra else wire
 
@@ -57,26 +31,26 @@ def _with(wire: T, extra: Fields) -> T:
 # --- small values ----------------------------------------------------------------------------------------------
 
 
-def usage(value: Usage) -> types.StepTokens:
+def usage(value: values.Usage) -> types.StepTokens:
     """Convert token counts."""
     cache: types.Cache = {"read": value.cache_read, "write": value.cache_write}
     wire: types.StepTokens = {"input": value.input, "output": value.output, "reasoning": value.reasoning, "cache": cache}
     return wire if value.total is None else {"total": value.total, **wire}
 
 
-def session_model(model: ModelRef) -> types.SessionModel:
+def session_model(model: values.ModelRef) -> types.SessionModel:
     """A session's model."""
     wire: types.SessionModel = {"id": model.model_id, "providerID": model.provider_id}
     return wire if model.variant is None else {**wire, "variant": model.variant}
 
 
-def message_model(model: ModelRef) -> types.MessageModel:
+def message_model(model: values.ModelRef) -> types.MessageModel:
     """A message's model."""
     wire: types.MessageModel = {"providerID": model.provider_id, "modelID": model.model_id}
     return wire if model.variant is None else {**wire, "variant": model.variant}
 
 
-def failure(value: Failure) -> types.MessageError:
+def failure(value: values.Failure) -> types.MessageError:
     """Convert an error to an object `{name, data}`.
 
     Source: `AssistantMessage.error` of the API document. For ProviderAuthError, clients offer a login.
@@ -103,14 +77,14 @@ def failure(value: Failure) -> types.MessageError:
     return {"name": "UnknownError", "data": {"message": text}}
 
 
-def status(value: Status) -> types.SessionStatus:
+def status(value: values.Status) -> types.SessionStatus:
     """`SessionStatus`."""
     if value.type == "retry":
         return {"type": "retry", "attempt": value.attempt, "message": value.message, "next": value.next_ms}
     return {"type": "busy"} if value.type == "busy" else {"type": "idle"}
 
 
-def todo(value: Todo) -> types.Todo:
+def todo(value: values.Todo) -> types.Todo:
     """`Todo`."""
     wire: types.Todo = {"content": value.content, "status": value.status, "priority": value.priority}
     return _with(wire, value.extra)
@@ -121,12 +95,12 @@ def file_diff(value: FileDiff) -> types.SnapshotFileDiff:
     return cast("types.SnapshotFileDiff", value.to_json())
 
 
-def totals(value: DiffTotals) -> types.SessionSummary:
+def totals(value: values.DiffTotals) -> types.SessionSummary:
     """A session's `summary`."""
     return {"additions": value.additions, "deletions": value.deletions, "files": value.files}
 
 
-def revert(value: Revert) -> types.SessionRevert:
+def revert(value: values.Revert) -> types.SessionRevert:
     """A session's `revert`."""
     wire: types.SessionRevert = {"messageID": value.message_id}
     if value.part_id is not None:
@@ -138,7 +112,7 @@ def revert(value: Revert) -> types.SessionRevert:
     return wire
 
 
-def call_ref(value: CallRef) -> types.CallRef:
+def call_ref(value: values.CallRef) -> types.CallRef:
     """The tool call that asks."""
     return {"messageID": value.message_id, "callID": value.call_id}
 
@@ -146,7 +120,7 @@ def call_ref(value: CallRef) -> types.CallRef:
 # --- sessions --------------------------------------------------------------------------------------------------
 
 
-def session(record: SessionRecord) -> types.Session:
+def session(record: values.SessionRecord) -> types.Session:
     """`Session`: a session's `info`."""
     extra = dict(record.extra)
     time: types.SessionTime = {"created": record.created_ms, "updated": record.updated_ms}
@@ -187,12 +161,12 @@ def session(record: SessionRecord) -> types.Session:
 # --- messages --------------------------------------------------------------------------------------------------
 
 
-def info(value: UserInfo | StepInfo, session_id: str) -> types.Message:
+def info(value: values.UserInfo | values.StepInfo, session_id: str) -> types.Message:
     """`Message`: a message's `info`."""
-    return _user(value, session_id) if isinstance(value, UserInfo) else _step(value, session_id)
+    return _user(value, session_id) if isinstance(value, values.UserInfo) else _step(value, session_id)
 
 
-def _user(value: UserInfo, session_id: str) -> types.UserMessage:
+def _user(value: values.UserInfo, session_id: str) -> types.UserMessage:
     extra = dict(value.extra)
     time: types.UserMessageTime = {"created": value.created_ms}
     wire: types.UserMessage = {
@@ -217,7 +191,7 @@ def _user(value: UserInfo, session_id: str) -> types.UserMessage:
     return _with(wire, extra) if extra else wire
 
 
-def _step(value: StepInfo, session_id: str) -> types.AssistantMessage:
+def _step(value: values.StepInfo, session_id: str) -> types.AssistantMessage:
     extra = dict(value.extra)
     time: types.AssistantMessageTime = {"created": value.created_ms}
     if value.completed_ms is not None:
@@ -257,7 +231,7 @@ def message(value: Message, session_id: str) -> types.MessageWithParts:
 # --- parts -----------------------------------------------------------------------------------------------------
 
 
-def part(value: Part, session_id: str, message_id: str) -> types.Part:
+def part(value: values.Part, session_id: str, message_id: str) -> types.Part:
     """`Part`."""
     return _PARTS[type(value)](value, session_id, message_id)
 
@@ -269,7 +243,7 @@ def _time(start: int | None, end: int | None) -> types.TextPartTime | None:
     return {"start": start} if end is None else {"start": start, "end": end}
 
 
-def _text(value: Text, session_id: str, message_id: str) -> types.TextPart:
+def _text(value: values.Text, session_id: str, message_id: str) -> types.TextPart:
     wire: types.TextPart = {"id": value.id, "sessionID": session_id, "messageID": message_id, "type": "text", "text": value.text}
     if (time := _time(value.start_ms, value.end_ms)) is not None:
         wire["time"] = time
@@ -282,7 +256,7 @@ def _text(value: Text, session_id: str, message_id: str) -> types.TextPart:
     return _with(wire, value.extra) if value.extra else wire
 
 
-def _reasoning_part(value: Reasoning, session_id: str, message_id: str) -> types.ReasoningPart:
+def _reasoning_part(value: values.Reasoning, session_id: str, message_id: str) -> types.ReasoningPart:
     # An imported part may lack `time`, which the document requires.
     wire = cast(
         "types.ReasoningPart",
@@ -295,7 +269,7 @@ def _reasoning_part(value: Reasoning, session_id: str, message_id: str) -> types
     return _with(wire, value.extra)
 
 
-def _file(value: File, session_id: str, message_id: str) -> types.FilePart:
+def _file(value: values.File, session_id: str, message_id: str) -> types.FilePart:
     wire: types.FilePart = {
         "id": value.id,
         "sessionID": session_id,
@@ -311,7 +285,7 @@ def _file(value: File, session_id: str, message_id: str) -> types.FilePart:
     return _with(wire, value.extra)
 
 
-def _agent(value: AgentMention, session_id: str, message_id: str) -> types.AgentPart:
+def _agent(value: values.AgentMention, session_id: str, message_id: str) -> types.AgentPart:
     wire: types.AgentPart = {
         "id": value.id,
         "sessionID": session_id,
@@ -324,7 +298,7 @@ def _agent(value: AgentMention, session_id: str, message_id: str) -> types.Agent
     return _with(wire, value.extra)
 
 
-def _compaction(value: CompactionMark, session_id: str, message_id: str) -> types.CompactionPart:
+def _compaction(value: values.CompactionMark, session_id: str, message_id: str) -> types.CompactionPart:
     wire: types.CompactionPart = {
         "id": value.id,
         "sessionID": session_id,
@@ -335,14 +309,14 @@ def _compaction(value: CompactionMark, session_id: str, message_id: str) -> type
     return _with(wire, value.extra)
 
 
-def _step_start(value: StepStart, session_id: str, message_id: str) -> types.StepStartPart:
+def _step_start(value: values.StepStart, session_id: str, message_id: str) -> types.StepStartPart:
     wire: types.StepStartPart = {"id": value.id, "sessionID": session_id, "messageID": message_id, "type": "step-start"}
     if value.snapshot is not None:
         wire["snapshot"] = value.snapshot
     return _with(wire, value.extra)
 
 
-def _step_finish(value: StepFinish, session_id: str, message_id: str) -> types.StepFinishPart:
+def _step_finish(value: values.StepFinish, session_id: str, message_id: str) -> types.StepFinishPart:
     tokens = usage(value.usage)
     wire: types.StepFinishPart = {
         "id": value.id,
@@ -358,7 +332,7 @@ def _step_finish(value: StepFinish, session_id: str, message_id: str) -> types.S
     return _with(wire, value.extra)
 
 
-def _patch(value: Patch, session_id: str, message_id: str) -> types.PatchPart:
+def _patch(value: values.Patch, session_id: str, message_id: str) -> types.PatchPart:
     wire: types.PatchPart = {
         "id": value.id,
         "sessionID": session_id,
@@ -370,13 +344,13 @@ def _patch(value: Patch, session_id: str, message_id: str) -> types.PatchPart:
     return _with(wire, value.extra)
 
 
-def _other_part(value: OtherPart, session_id: str, message_id: str) -> types.Part:
+def _other_part(value: values.OtherPart, session_id: str, message_id: str) -> types.Part:
     return cast(
         "types.Part", {"id": value.id, "sessionID": session_id, "messageID": message_id, "type": value.type, **value.fields}
     )
 
 
-def _tool(value: ToolCall, session_id: str, message_id: str) -> types.ToolPart:
+def _tool(value: values.ToolCall, session_id: str, message_id: str) -> types.ToolPart:
     state = tool_state(value)
     if value.attachments is not None:
         files = [part(file, session_id, message_id) for file in value.attachments]
@@ -393,13 +367,13 @@ def _tool(value: ToolCall, session_id: str, message_id: str) -> types.ToolPart:
     return _with(wire, value.extra)
 
 
-def tool_state(call: ToolCall) -> types.ToolState:
+def tool_state(call: values.ToolCall) -> types.ToolState:
     """`ToolState` of a call, without its attachments."""
     extra = dict(call.state_extra)
     if call.status == "pending":
         pending: types.ToolStatePending = {"status": "pending", "input": dict(call.input), "raw": call.raw}
         return _with(pending, extra)
-    more: Fields = extra.pop("time", {})
+    more: values.Fields = extra.pop("time", {})
     if call.status == "running":
         started: types.ToolStateRunningTime = {"start": call.start_ms}
         running: types.ToolStateRunning = {"status": "running", "input": dict(call.input), "time": _with(started, more)}
@@ -431,28 +405,30 @@ def tool_state(call: ToolCall) -> types.ToolState:
 
 
 _PARTS: Mapping[type[Any], Callable[[Any, str, str], types.Part]] = {
-    Text: _text,
-    Reasoning: _reasoning_part,
-    File: _file,
-    AgentMention: _agent,
-    CompactionMark: _compaction,
-    StepStart: _step_start,
-    StepFinish: _step_finish,
-    Patch: _patch,
-    ToolCall: _tool,
-    OtherPart: _other_part,
+    values.Text: _text,
+    values.Reasoning: _reasoning_part,
+    values.File: _file,
+    values.AgentMention: _agent,
+    values.CompactionMark: _compaction,
+    values.StepStart: _step_start,
+    values.StepFinish: _step_finish,
+    values.Patch: _patch,
+    values.ToolCall: _tool,
+    values.OtherPart: _other_part,
 }
 
 
 # --- requests --------------------------------------------------------------------------------------------------
 
 
-def request(value: PermissionRequest | QuestionRequest, session_id: str) -> types.PermissionRequest | types.QuestionRequest:
+def request(
+    value: values.PermissionRequest | values.QuestionRequest, session_id: str
+) -> types.PermissionRequest | types.QuestionRequest:
     """`PermissionRequest` or `QuestionRequest`."""
-    return permission(value, session_id) if isinstance(value, PermissionRequest) else question(value, session_id)
+    return permission(value, session_id) if isinstance(value, values.PermissionRequest) else question(value, session_id)
 
 
-def permission(value: PermissionRequest, session_id: str) -> types.PermissionRequest:
+def permission(value: values.PermissionRequest, session_id: str) -> types.PermissionRequest:
     """`PermissionRequest`."""
     access = value.access
     wire: types.PermissionRequest = {
@@ -468,7 +444,7 @@ def permission(value: PermissionRequest, session_id: str) -> types.PermissionReq
     return wire
 
 
-def question(value: QuestionRequest, session_id: str) -> types.QuestionRequest:
+def question(value: values.QuestionRequest, session_id: str) -> types.QuestionRequest:
     """`QuestionRequest`."""
     questions: list[types.QuestionInfo] = []
     for item in value.questions:

@@ -40,7 +40,8 @@ from universal.session.changes import (
     TodosChanged,
     TurnEnded,
 )
-from universal.session.model import PermissionRequest, Session
+from universal.session.model import Session
+from universal.session.values import PermissionRequest
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated import types

@@ -41,7 +41,7 @@ from universal.items import (
 )
 from universal.lib.jsonvalue import JsonObject, arr, obj, text, whole_numbers
 from universal.session import importer
-from universal.session.model import SessionRecord, Usage
+from universal.session.values import SessionRecord, Usage
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated import types

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 from shim.faces.opencode2.names import ACTIONS
 from universal.events import Question
 from universal.lib.jsonvalue import arr
-from universal.session.model import PermissionRequest, QuestionRequest
+from universal.session.values import PermissionRequest, QuestionRequest
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import types

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from universal.lib.jsonvalue import arr, obj, text
 from universal.opencode_metadata import error_of
-from universal.session.model import RETRY_FAILED, Failure, ModelRef
 from universal.session.transcript import INTERRUPTED
+from universal.session.values import RETRY_FAILED, Failure, ModelRef
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import types

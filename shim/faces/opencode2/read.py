@@ -17,39 +17,10 @@ from shim.faces.opencode2 import asks, names, results
 from shim.faces.opencode2 import session_info as session_info
 from universal.lib.diffs import relative
 from universal.lib.jsonvalue import obj, text
-from universal.session.entries import (
-    CallPiece,
-    CompactionEntry,
-    EndEntry,
-    Entry,
-    InstructionsEntry,
-    ModeEntry,
-    ModelEntry,
-    MovedEntry,
-    NoteEntry,
-    PendingPrompt,
-    Place,
-    PromptEntry,
-    Retry,
-    ShellEntry,
-    SkillEntry,
-    StepEntry,
-    TextPiece,
-)
+from universal.session import entries, values
 from universal.session.model import Session
 from universal.session.reducer import DISMISSED, rejection
 from universal.session.timeline.asides import summary_of
-from universal.session.values import (
-    AgentMention,
-    CallRef,
-    File,
-    OtherPart,
-    Part,
-    PermissionRequest,
-    QuestionRequest,
-    Text,
-    ToolCall,
-)
 from universal.session.values import Reasoning as Thought
 
 if TYPE_CHECKING:
@@ -117,21 +88,21 @@ def message_at(session: Session, id_: str) -> types.SessionMessageInfo | None:
     return None if entry is None else message(entry, session)
 
 
-def message(entry: Entry, session: Session) -> types.SessionMessageInfo:
+def message(entry: entries.Entry, session: Session) -> types.SessionMessageInfo:
     """The `SessionMessageInfo` of an entry."""
     return MESSAGES[type(entry)](entry, session)
 
 
-def kind_of(entry: Entry) -> str:
+def kind_of(entry: entries.Entry) -> str:
     """The type of an entry's message."""
-    return entry.prompt.kind if isinstance(entry, PromptEntry) else KINDS[type(entry)]
+    return entry.prompt.kind if isinstance(entry, entries.PromptEntry) else KINDS[type(entry)]
 
 
-def _creation(entry: Entry) -> types.CreatedTime:
+def _creation(entry: entries.Entry) -> types.CreatedTime:
     return {"created": entry.created_ms}
 
 
-def _step(entry: StepEntry, session: Session) -> types.SessionMessageAssistant:
+def _step(entry: entries.StepEntry, session: Session) -> types.SessionMessageAssistant:
     time: types.SessionMessageAssistantTime = {"created": entry.created_ms}
     if entry.streamed_ms is not None:
         time["streamed"] = entry.streamed_ms
@@ -170,37 +141,37 @@ class StepCost(TypedDict, total=False):
     tokens: types.TokenUsageInfo
 
 
-def step_cost(entry: StepEntry) -> StepCost:
+def step_cost(entry: entries.StepEntry) -> StepCost:
     """The cost and tokens of a step, if known."""
     return {} if entry.usage is None else {"cost": entry.cost or 0, "tokens": session_info.counts(entry.usage)}
 
 
-def files(entry: StepEntry) -> list[str]:
+def files(entry: entries.StepEntry) -> list[str]:
     """The files that a step has changed, relative to its directory."""
     return list(dict.fromkeys(relative(name, entry.directory) for name in entry.files))
 
 
-def retry(value: Retry) -> types.StepRetry:
+def retry(value: entries.Retry) -> types.StepRetry:
     """The time of the next try, and the reason."""
     error: types.SessionStructuredError = {"type": "provider.internal", "message": value.message}
     return {"attempt": value.attempt, "at": value.at_ms, "error": error}
 
 
-def content(entry: StepEntry, session: Session) -> list[types.AssistantContent]:
+def content(entry: entries.StepEntry, session: Session) -> list[types.AssistantContent]:
     """The texts, reasoning and tool calls of a step."""
     core_message = session.messages.peek(entry.message_id)
     parts = core_message.parts if core_message is not None else {}
     wires: list[types.AssistantContent] = []
     for piece in entry.content:
         part = parts.get(piece.part_id)
-        if isinstance(piece, TextPiece):
-            wires.append(_text(piece, part.text if isinstance(part, (Text, Thought)) else ""))
-        elif isinstance(part, ToolCall):
+        if isinstance(piece, entries.TextPiece):
+            wires.append(_text(piece, part.text if isinstance(part, (values.Text, Thought)) else ""))
+        elif isinstance(part, values.ToolCall):
             wires.append(_call(piece, part, entry.directory))
     return wires
 
 
-def _text(piece: TextPiece, whole: str) -> types.AssistantText | types.AssistantReasoning:
+def _text(piece: entries.TextPiece, whole: str) -> types.AssistantText | types.AssistantReasoning:
     words = "" if not piece.is_ended else whole if piece.text is None else piece.text
     if not piece.is_thought:
         return {"type": "text", "text": words}
@@ -212,7 +183,7 @@ def _text(piece: TextPiece, whole: str) -> types.AssistantText | types.Assistant
     return thought
 
 
-def _call(piece: CallPiece, call: ToolCall, directory: str) -> types.AssistantTool:
+def _call(piece: entries.CallPiece, call: values.ToolCall, directory: str) -> types.AssistantTool:
     time: types.AssistantToolTime = {"created": piece.created_ms}
     if piece.ran_ms is not None:
         time["ran"] = piece.ran_ms
@@ -228,7 +199,7 @@ def _call(piece: CallPiece, call: ToolCall, directory: str) -> types.AssistantTo
     }
 
 
-def _call_state(piece: CallPiece, call: ToolCall, directory: str) -> types.ToolState:
+def _call_state(piece: entries.CallPiece, call: values.ToolCall, directory: str) -> types.ToolState:
     if piece.ran_ms is None:
         return {"status": "streaming", "input": ""}
     tool, input_ = names.tool_name(piece.tool), call_input(piece, call)
@@ -240,7 +211,7 @@ def _call_state(piece: CallPiece, call: ToolCall, directory: str) -> types.ToolS
     return {"status": "running", "input": input_, "metadata": progress}
 
 
-def call_input(piece: CallPiece, call: ToolCall) -> dict[str, Any]:
+def call_input(piece: entries.CallPiece, call: values.ToolCall) -> dict[str, Any]:
     """The arguments of a call."""
     return names.arguments(names.tool_name(piece.tool), call.input if piece.input is None else piece.input)
 
@@ -252,7 +223,7 @@ class CallResult(TypedDict):
     metadata: NotRequired[Mapping[str, Any]]
 
 
-def call_result(piece: CallPiece, call: ToolCall, directory: str) -> CallResult:
+def call_result(piece: entries.CallPiece, call: values.ToolCall, directory: str) -> CallResult:
     """The result of a successful call."""
     tool = names.tool_name(piece.tool)
     metadata = results.metadata(tool, call_input(piece, call), obj(call.metadata), directory)
@@ -269,7 +240,7 @@ class CallFailure(TypedDict):
     content: NotRequired[list[types.ToolContent]]
 
 
-def call_failure(piece: CallPiece, call: ToolCall) -> CallFailure:
+def call_failure(piece: entries.CallPiece, call: values.ToolCall) -> CallFailure:
     """The error of a failed call, and its output until then."""
     metadata = obj(call.metadata)
     is_interrupted = metadata.get("interrupted") is True
@@ -278,7 +249,7 @@ def call_failure(piece: CallPiece, call: ToolCall) -> CallFailure:
     return {"error": error, "content": [{"type": "text", "text": output}]} if output else {"error": error}
 
 
-def _prompt(entry: PromptEntry, session: Session) -> types.SessionMessageInfo:
+def _prompt(entry: entries.PromptEntry, session: Session) -> types.SessionMessageInfo:
     item = inbox_item(entry.prompt, session)
     # A message has the fields of its payload, which pyright does not see through the union.
     return cast(
@@ -286,7 +257,7 @@ def _prompt(entry: PromptEntry, session: Session) -> types.SessionMessageInfo:
     )
 
 
-def _compaction(entry: CompactionEntry, session: Session) -> types.SessionMessageCompaction:
+def _compaction(entry: entries.CompactionEntry, session: Session) -> types.SessionMessageCompaction:
     id_, time, reason = entry.id, _creation(entry), compaction_reason(entry)
     if entry.failure is not None:
         error = names.error(entry.failure)
@@ -313,12 +284,12 @@ def _compaction(entry: CompactionEntry, session: Session) -> types.SessionMessag
     }
 
 
-def compaction_reason(entry: CompactionEntry) -> types.CompactionReason:
+def compaction_reason(entry: entries.CompactionEntry) -> types.CompactionReason:
     """Whether a person (`manual`) or the agent (`auto`) started a compaction."""
     return "auto" if entry.is_auto else "manual"
 
 
-def _shell(entry: ShellEntry, session: Session) -> types.SessionMessageShell:
+def _shell(entry: entries.ShellEntry, session: Session) -> types.SessionMessageShell:
     wire: types.SessionMessageShell = {
         "id": entry.id,
         "time": {"created": entry.created_ms},
@@ -331,19 +302,23 @@ def _shell(entry: ShellEntry, session: Session) -> types.SessionMessageShell:
         wire["exit"] = entry.exit
     if entry.completed_ms is not None:
         core_message = session.messages.peek(entry.message_id)
-        calls = [part for part in (core_message.parts.values() if core_message is not None else ()) if isinstance(part, ToolCall)]
+        calls = [
+            part
+            for part in (core_message.parts.values() if core_message is not None else ())
+            if isinstance(part, values.ToolCall)
+        ]
         call = next((call for call in calls if call.call_id == entry.call_id), None)
         wire["time"]["completed"] = entry.completed_ms
         wire["output"] = shell_output(call)
     return wire
 
 
-def shell_id(entry: ShellEntry) -> str:
+def shell_id(entry: entries.ShellEntry) -> str:
     """The id of a command's shell."""
     return f"sh_{entry.id.removeprefix('msg_')}"
 
 
-def shell(entry: ShellEntry) -> host_types.ShellInfo:
+def shell(entry: entries.ShellEntry) -> host_types.ShellInfo:
     """The `ShellInfo` of a person's command."""
     wire: host_types.ShellInfo = {
         "id": shell_id(entry),
@@ -362,7 +337,7 @@ def shell(entry: ShellEntry) -> host_types.ShellInfo:
     return wire
 
 
-def shell_output(call: ToolCall | None) -> types.ShellOutput:
+def shell_output(call: values.ToolCall | None) -> types.ShellOutput:
     """The output of a person's command."""
     metadata = obj(call.metadata) if call is not None else {}
     output = (call.output if call is not None and call.status == "completed" else "") or text(metadata.get("output"))
@@ -370,20 +345,20 @@ def shell_output(call: ToolCall | None) -> types.ShellOutput:
     return {"output": output, "cursor": size, "size": size, "truncated": bool(metadata.get("truncated"))}
 
 
-def _mode(entry: ModeEntry, session: Session) -> types.SessionMessageAgentSelected:
+def _mode(entry: entries.ModeEntry, session: Session) -> types.SessionMessageAgentSelected:
     return {"id": entry.id, "time": _creation(entry), "type": "agent-switched", **chosen_mode(entry)}
 
 
-def _model(entry: ModelEntry, session: Session) -> types.SessionMessageModelSelected:
+def _model(entry: entries.ModelEntry, session: Session) -> types.SessionMessageModelSelected:
     return {"id": entry.id, "time": _creation(entry), "type": "model-switched", **chosen_model(entry)}
 
 
-def chosen_mode(entry: ModeEntry) -> event_types.SessionAgentSelectedData:
+def chosen_mode(entry: entries.ModeEntry) -> event_types.SessionAgentSelectedData:
     """The mode of a switch, and the mode before it."""
     return {"agent": entry.mode} if entry.previous is None else {"agent": entry.mode, "previous": entry.previous}
 
 
-def chosen_model(entry: ModelEntry) -> event_types.SessionModelSelectedData:
+def chosen_model(entry: entries.ModelEntry) -> event_types.SessionModelSelectedData:
     """The model of a switch, and the model before it."""
     wire: event_types.SessionModelSelectedData = {"model": names.model_ref(entry.model)}
     if entry.previous is not None:
@@ -391,7 +366,7 @@ def chosen_model(entry: ModelEntry) -> event_types.SessionModelSelectedData:
     return wire
 
 
-def _location_switched(entry: MovedEntry, session: Session) -> types.SessionMessageLocationSwitched:
+def _location_switched(entry: entries.MovedEntry, session: Session) -> types.SessionMessageLocationSwitched:
     return {
         "id": entry.id,
         "time": _creation(entry),
@@ -401,7 +376,7 @@ def _location_switched(entry: MovedEntry, session: Session) -> types.SessionMess
     }
 
 
-def place(value: Place) -> event_types.SessionMovedData:
+def place(value: entries.Place) -> event_types.SessionMovedData:
     """The location of a session."""
     wire: event_types.SessionMovedData = {"location": {"directory": value.directory}, "projectID": value.project_id}
     if value.path:
@@ -409,7 +384,7 @@ def place(value: Place) -> event_types.SessionMovedData:
     return wire
 
 
-def _skill(entry: SkillEntry, session: Session) -> types.SessionMessageSkill:
+def _skill(entry: entries.SkillEntry, session: Session) -> types.SessionMessageSkill:
     return {
         "id": entry.id,
         "time": _creation(entry),
@@ -420,11 +395,11 @@ def _skill(entry: SkillEntry, session: Session) -> types.SessionMessageSkill:
     }
 
 
-def _note(entry: NoteEntry, session: Session) -> types.SessionMessageSynthetic:
+def _note(entry: entries.NoteEntry, session: Session) -> types.SessionMessageSynthetic:
     return {"id": entry.id, "time": _creation(entry), "type": "synthetic", **note(entry)}
 
 
-def note(entry: NoteEntry) -> types.SessionInboxSyntheticPayload:
+def note(entry: entries.NoteEntry) -> types.SessionInboxSyntheticPayload:
     """The fields of a text that a program added to the conversation."""
     wire: types.SessionInboxSyntheticPayload = {"text": entry.text}
     if entry.description:
@@ -434,48 +409,48 @@ def note(entry: NoteEntry) -> types.SessionInboxSyntheticPayload:
     return wire
 
 
-def _instructions(entry: InstructionsEntry, session: Session) -> types.SessionMessageSystem:
+def _instructions(entry: entries.InstructionsEntry, session: Session) -> types.SessionMessageSystem:
     return {"id": entry.id, "time": _creation(entry), "type": "system", "text": entry.text}
 
 
-def _end(entry: EndEntry, session: Session) -> types.SessionMessageIdle:
+def _end(entry: entries.EndEntry, session: Session) -> types.SessionMessageIdle:
     wire: types.SessionMessageIdle = {"id": entry.id, "time": _creation(entry), "type": "idle", "outcome": entry.outcome}
     if entry.outcome == "failed":
         wire["error"] = end_error(entry)
     return wire
 
 
-def end_error(entry: EndEntry) -> types.SessionStructuredError:
+def end_error(entry: entries.EndEntry) -> types.SessionStructuredError:
     """The error of a failed turn."""
     return NO_REASON if entry.failure is None else names.error(entry.failure)
 
 
 MESSAGES: Mapping[type[Any], Callable[[Any, Session], types.SessionMessageInfo]] = {
-    StepEntry: _step,
-    PromptEntry: _prompt,
-    CompactionEntry: _compaction,
-    ShellEntry: _shell,
-    ModeEntry: _mode,
-    ModelEntry: _model,
-    MovedEntry: _location_switched,
-    SkillEntry: _skill,
-    NoteEntry: _note,
-    InstructionsEntry: _instructions,
-    EndEntry: _end,
+    entries.StepEntry: _step,
+    entries.PromptEntry: _prompt,
+    entries.CompactionEntry: _compaction,
+    entries.ShellEntry: _shell,
+    entries.ModeEntry: _mode,
+    entries.ModelEntry: _model,
+    entries.MovedEntry: _location_switched,
+    entries.SkillEntry: _skill,
+    entries.NoteEntry: _note,
+    entries.InstructionsEntry: _instructions,
+    entries.EndEntry: _end,
 }
 """Kind of entry -> the function that makes its message."""
 
 KINDS: Mapping[type[Any], str] = {
-    StepEntry: "assistant",
-    CompactionEntry: "compaction",
-    ShellEntry: "shell",
-    ModeEntry: "agent-switched",
-    ModelEntry: "model-switched",
-    MovedEntry: "location-switched",
-    SkillEntry: "skill",
-    NoteEntry: "synthetic",
-    InstructionsEntry: "system",
-    EndEntry: "idle",
+    entries.StepEntry: "assistant",
+    entries.CompactionEntry: "compaction",
+    entries.ShellEntry: "shell",
+    entries.ModeEntry: "agent-switched",
+    entries.ModelEntry: "model-switched",
+    entries.MovedEntry: "location-switched",
+    entries.SkillEntry: "skill",
+    entries.NoteEntry: "synthetic",
+    entries.InstructionsEntry: "system",
+    entries.EndEntry: "idle",
 }
 """Kind of entry -> type of message. A prompt's type depends on the prompt."""
 
@@ -488,7 +463,7 @@ def inbox(session: Session) -> list[types.SessionInboxInfo]:
     return [inbox_entry(prompt, session) for prompt in session.timeline.inbox.values()]
 
 
-def inbox_entry(prompt: PendingPrompt, session: Session) -> types.SessionInboxInfo:
+def inbox_entry(prompt: entries.PendingPrompt, session: Session) -> types.SessionInboxInfo:
     """The `SessionInboxInfo` of a prompt."""
     time: types.CreatedTime = {"created": prompt.accepted_ms}
     item = inbox_item(prompt, session)
@@ -496,7 +471,7 @@ def inbox_entry(prompt: PendingPrompt, session: Session) -> types.SessionInboxIn
     return cast("types.SessionInboxInfo", {"id": prompt.id, "sessionID": session.id, "time": time, **item})
 
 
-def inbox_item(prompt: PendingPrompt, session: Session) -> types.InboxItem:
+def inbox_item(prompt: entries.PendingPrompt, session: Session) -> types.InboxItem:
     """The `InboxItem` of a prompt."""
     message = session.messages.peek(prompt.id)
     return item(prompt, list(message.parts.values()) if message is not None else [])
@@ -507,7 +482,7 @@ def permissions(session: Session) -> list[types.PermissionRequest]:
     return [permission(request, session) for request in session.permissions.values()]
 
 
-def permission(request: PermissionRequest, session: Session) -> types.PermissionRequest:
+def permission(request: values.PermissionRequest, session: Session) -> types.PermissionRequest:
     """The `PermissionRequest` of a request."""
     return asks.permission(request, session.id, _source(request.call, session))
 
@@ -517,7 +492,7 @@ def forms(session: Session) -> list[types.FormInfo]:
     return [form(request, session) for request in session.questions.values()]
 
 
-def form(request: QuestionRequest, session: Session) -> types.FormInfo:
+def form(request: values.QuestionRequest, session: Session) -> types.FormInfo:
     """The `FormInfo` of a question."""
     return asks.form(request, session.id, _source(request.call, session))
 
@@ -536,12 +511,12 @@ def form_detail(session: Session, form_id: str) -> types.FormDetail | None:
     return {**wire, "state": {"status": "answered", "answer": asks.answer(wire, closed.answers)}}
 
 
-def question_of_form(session: Session, form_id: str) -> QuestionRequest | None:
+def question_of_form(session: Session, form_id: str) -> values.QuestionRequest | None:
     """The open question that a form shows."""
     return next((request for id_, request in session.questions.items() if asks.form_id(id_) == form_id), None)
 
 
-def _source(call: CallRef | None, session: Session) -> asks.CallSource | None:
+def _source(call: values.CallRef | None, session: Session) -> asks.CallSource | None:
     """`source` of a request: its tool call and message, by OpenCode 2's ids. None for a request without a call."""
     return {"messageID": message_id(session, call.message_id), "id": call.call_id} if call is not None else None
 
@@ -555,13 +530,13 @@ def _source(call: CallRef | None, session: Session) -> asks.CallSource | None:
 _DATA_URL = re.compile(r"data:([^,]*+),(.*)", re.DOTALL)
 
 
-def item(prompt: PendingPrompt, parts: Sequence[Part]) -> types.InboxItem:
+def item(prompt: entries.PendingPrompt, parts: Sequence[values.Part]) -> types.InboxItem:
     """The `InboxItem` `{type, payload, delivery}` of a prompt and the parts of its message."""
     details, delivery = prompt.details, prompt.delivery
     if prompt.kind == "compaction":
         return {"type": "compaction", "payload": {}, "delivery": delivery}
-    texts = [part.text for part in parts if isinstance(part, Text) and not part.synthetic]
-    tasks = [text(part.fields.get("prompt")) for part in parts if isinstance(part, OtherPart) and part.type == "subtask"]
+    texts = [part.text for part in parts if isinstance(part, values.Text) and not part.synthetic]
+    tasks = [text(part.fields.get("prompt")) for part in parts if isinstance(part, values.OtherPart) and part.type == "subtask"]
     words = "\n\n".join(texts or tasks)
     if prompt.kind == "synthetic":
         note: types.SessionInboxSyntheticPayload = {"text": words}
@@ -572,10 +547,10 @@ def item(prompt: PendingPrompt, parts: Sequence[Part]) -> types.InboxItem:
         return {"type": "synthetic", "payload": note, "delivery": delivery}
     payload: types.SessionInboxUserPayload = {"text": words}
     files = cast("list[types.PromptFileAttachment]", list(details.files)) or [
-        _file(part) for part in parts if isinstance(part, File)
+        _file(part) for part in parts if isinstance(part, values.File)
     ]
     agents = cast("list[types.PromptAgentAttachment]", list(details.agents)) or [
-        _agent(part) for part in parts if isinstance(part, AgentMention)
+        _agent(part) for part in parts if isinstance(part, values.AgentMention)
     ]
     if files:
         payload["files"] = files
@@ -588,7 +563,7 @@ def item(prompt: PendingPrompt, parts: Sequence[Part]) -> types.InboxItem:
     return {"type": "user", "payload": payload, "delivery": delivery}
 
 
-def _agent(part: AgentMention) -> types.PromptAgentAttachment:
+def _agent(part: values.AgentMention) -> types.PromptAgentAttachment:
     agent: types.PromptAgentAttachment = {"name": part.name}
     source = obj(part.source)
     if source:
@@ -597,7 +572,7 @@ def _agent(part: AgentMention) -> types.PromptAgentAttachment:
     return agent
 
 
-def _file(part: File) -> types.PromptFileAttachment:
+def _file(part: values.File) -> types.PromptFileAttachment:
     """A file part. If the file was only named, its bytes are left out."""
     file: types.PromptFileAttachment
     match = _DATA_URL.match(part.url)

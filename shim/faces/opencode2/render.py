@@ -13,67 +13,11 @@ from shim.faces.opencode2 import asks, host, names, read, results, session_info
 from shim.faces.opencode2.events import NO_LOCATION, VERSIONS, Event, ReadOnlyWire
 from universal.lib.jsonvalue import obj
 from universal.permissions import REPLIES
+from universal.session import entries, log
 from universal.session.changes import Change, Notice, SessionDeleted, TextGrew
-from universal.session.entries import (
-    CompactionEntry,
-    ModeEntry,
-    ModelEntry,
-    MovedEntry,
-    NoteEntry,
-    SkillEntry,
-    StepEntry,
-    TextPiece,
-)
-from universal.session.log import (
-    CallBegan,
-    CallFailed,
-    CallInputEnded,
-    CallInputGrew,
-    CallProgressed,
-    CallRan,
-    CallSucceeded,
-    CompactionBegan,
-    CompactionEnded,
-    CompactionFailed,
-    ContentChanged,
-    DeliveryChanged,
-    EntryAdded,
-    InstructionsChanged,
-    LogAppended,
-    MetadataChanged,
-    PermissionAnswered,
-    PermissionAsked,
-    PromptAccepted,
-    PromptDelivered,
-    PromptWithdrawn,
-    QuestionAsked,
-    QuestionClosed,
-    RetryScheduled,
-    RulesChanged,
-    SessionArchived,
-    SessionBegan,
-    SessionUnarchived,
-    SessionViewed,
-    ShellBegan,
-    ShellEnded,
-    StatusEmitted,
-    StepBegan,
-    StepEnded,
-    StepFailed,
-    StepStreamed,
-    TextBegan,
-    TextEnded,
-    TitleChanged,
-    TurnBegan,
-    TurnOver,
-    UndoCleared,
-    UndoCommitted,
-    UndoStaged,
-    UsageChanged,
-    WentIdle,
-)
-from universal.session.model import Part, Session, Text
+from universal.session.model import Session
 from universal.session.timeline.log_writer import LogWriter
+from universal.session.values import Part, Text
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import event_types
@@ -97,7 +41,7 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, new_id: Call
     events: list[Event] = []
     pieces: list[Event] = []
     for change in changes:
-        if isinstance(change, LogAppended):
+        if isinstance(change, log.LogAppended):
             events.append(log_event(change, session))
         elif isinstance(change, TextGrew):
             pieces += _piece(change, session, at_ms)
@@ -113,8 +57,8 @@ def _piece(change: TextGrew, session: Session, at_ms: int) -> tuple[Event, ...]:
     entry = session.timeline.entry_of(change.message_id)
     event: SessionEvent | None = None
     beside: ReadOnlyWire | None = None
-    if isinstance(entry, StepEntry):
-        pieces = (one for one in reversed(entry.content) if isinstance(one, TextPiece) and one.part_id == change.part_id)
+    if isinstance(entry, entries.StepEntry):
+        pieces = (one for one in reversed(entry.content) if isinstance(one, entries.TextPiece) and one.part_id == change.part_id)
         found = next(pieces, None)
         if found is not None and not found.is_ended:
             data: event_types.SessionTextDeltaData = {
@@ -123,7 +67,7 @@ def _piece(change: TextGrew, session: Session, at_ms: int) -> tuple[Event, ...]:
                 "delta": change.delta,
             }
             event = ("session.reasoning.delta", data) if found.is_thought else ("session.text.delta", data)
-    elif isinstance(entry, CompactionEntry) and isinstance(_part_of(change, session), Text):
+    elif isinstance(entry, entries.CompactionEntry) and isinstance(_part_of(change, session), Text):
         event, beside = ("session.compaction.delta", {"text": change.delta}), {"messageID": entry.id}
     if event is None:
         return ()
@@ -138,7 +82,7 @@ def _part_of(change: TextGrew, session: Session) -> Part | None:
     return None if message is None else message.parts.get(change.part_id)
 
 
-def log_event(logged: LogAppended, session: Session) -> Event:
+def log_event(logged: log.LogAppended, session: Session) -> Event:
     """The event of a log entry."""
     rendered = RENDER[type(logged.event)](logged.event, session)
     pair, note, beside = rendered if isinstance(rendered, HintedEvent) else (rendered, "", None)
@@ -170,51 +114,51 @@ def session_deleted(session: Session, at_ms: int) -> Event:
 # --- the session -------------------------------------------------------------------------------------------------
 
 
-def _session_created(event: SessionBegan, session: Session) -> SessionEvent:
+def _session_created(event: log.SessionBegan, session: Session) -> SessionEvent:
     if event.fork is not None:
         return "session.forked", {"parentID": event.fork.session_id, "boundary": session_info.boundary(event.fork)}
     return "session.created", session_info.created_data(session_info.info_of(event.record), event.record.slug)
 
 
-def _title(event: TitleChanged, session: Session) -> SessionEvent:
+def _title(event: log.TitleChanged, session: Session) -> SessionEvent:
     return "session.renamed", {"title": session_info.info_of(event.record).get("title", "")}
 
 
-def _metadata(event: MetadataChanged, session: Session) -> SessionEvent:
+def _metadata(event: log.MetadataChanged, session: Session) -> SessionEvent:
     return "session.metadata.updated", {"metadata": dict(event.record.metadata or {})}
 
 
-def _rules(event: RulesChanged, session: Session) -> SessionEvent:
+def _rules(event: log.RulesChanged, session: Session) -> SessionEvent:
     return "session.permissions", {"permissions": names.rules(list(event.record.permission or ()))}
 
 
-def _session_archived(event: SessionArchived, session: Session) -> SessionEvent:
+def _session_archived(event: log.SessionArchived, session: Session) -> SessionEvent:
     return "session.archived", {}
 
 
-def _session_unarchived(event: SessionUnarchived, session: Session) -> SessionEvent:
+def _session_unarchived(event: log.SessionUnarchived, session: Session) -> SessionEvent:
     return "session.unarchived", {}
 
 
-def _session_viewed(event: SessionViewed, session: Session) -> SessionEvent:
+def _session_viewed(event: log.SessionViewed, session: Session) -> SessionEvent:
     return "session.viewed", {"idle": event.idle_ms}
 
 
-def _entry_added(event: EntryAdded, session: Session) -> SessionEvent:
+def _entry_added(event: log.EntryAdded, session: Session) -> SessionEvent:
     match event.entry:
-        case ModeEntry() as entry:
+        case entries.ModeEntry() as entry:
             return "session.agent.selected", read.chosen_mode(entry)
-        case ModelEntry() as entry:
+        case entries.ModelEntry() as entry:
             return "session.model.selected", read.chosen_model(entry)
-        case MovedEntry() as entry:
+        case entries.MovedEntry() as entry:
             return "session.moved", read.place(entry.place)
-        case SkillEntry() as entry:
+        case entries.SkillEntry() as entry:
             return "session.skill.activated", {"id": entry.skill_id, "name": entry.name, "text": entry.text}
-        case NoteEntry() as entry:
+        case entries.NoteEntry() as entry:
             return "session.synthetic", read.note(entry)
 
 
-def _instructions(event: InstructionsChanged, session: Session) -> SessionEvent:
+def _instructions(event: log.InstructionsChanged, session: Session) -> SessionEvent:
     data: event_types.SessionInstructionsUpdatedData = {}
     if event.delta is not None:
         data["delta"] = dict(event.delta)
@@ -223,19 +167,19 @@ def _instructions(event: InstructionsChanged, session: Session) -> SessionEvent:
     return "session.instructions.updated", data
 
 
-def _usage(event: UsageChanged, session: Session) -> SessionEvent:
+def _usage(event: log.UsageChanged, session: Session) -> SessionEvent:
     return "session.usage.updated", {"cost": event.cost, "tokens": session_info.counts(event.usage)}
 
 
 # --- prompts -----------------------------------------------------------------------------------------------------
 
 
-def _prompt_accepted(event: PromptAccepted, session: Session) -> SessionEvent:
+def _prompt_accepted(event: log.PromptAccepted, session: Session) -> SessionEvent:
     item = read.inbox_item(event.prompt, session)
     return "session.inbox.enqueued", {"inboxID": event.prompt.id, "item": item}
 
 
-def _prompt_delivered(event: PromptDelivered, session: Session) -> HintedEvent:
+def _prompt_delivered(event: log.PromptDelivered, session: Session) -> HintedEvent:
     prompt = event.prompt
     if event.is_again:
         return HintedEvent(("session.inbox.delivered", {"inboxID": prompt.id}))
@@ -244,22 +188,22 @@ def _prompt_delivered(event: PromptDelivered, session: Session) -> HintedEvent:
     )
 
 
-def _withdrawn(event: PromptWithdrawn, session: Session) -> SessionEvent:
+def _withdrawn(event: log.PromptWithdrawn, session: Session) -> SessionEvent:
     return "session.inbox.cancelled", {"inboxID": event.prompt_id}
 
 
-def _delivery(event: DeliveryChanged, session: Session) -> SessionEvent:
+def _delivery(event: log.DeliveryChanged, session: Session) -> SessionEvent:
     return "session.inbox.delivery.changed", {"inboxID": event.prompt_id, "delivery": event.delivery}
 
 
 # --- turns -------------------------------------------------------------------------------------------------------
 
 
-def _began(event: TurnBegan, session: Session) -> SessionEvent:
+def _began(event: log.TurnBegan, session: Session) -> SessionEvent:
     return "session.execution.started", {}
 
 
-def _over(event: TurnOver, session: Session) -> SessionEvent:
+def _over(event: log.TurnOver, session: Session) -> SessionEvent:
     if event.entry.outcome == "interrupted":
         return "session.execution.interrupted", {"reason": "user"}
     if event.entry.outcome == "failed":
@@ -267,18 +211,18 @@ def _over(event: TurnOver, session: Session) -> SessionEvent:
     return "session.execution.succeeded", {}
 
 
-def _status(event: StatusEmitted, session: Session) -> SessionEvent:
+def _status(event: log.StatusEmitted, session: Session) -> SessionEvent:
     return "session.status", {"status": session_info.status(event.status)}
 
 
-def _idle(event: WentIdle, session: Session) -> SessionEvent:
+def _idle(event: log.WentIdle, session: Session) -> SessionEvent:
     return "session.idle", {}
 
 
 # --- steps -------------------------------------------------------------------------------------------------------
 
 
-def _step_began(event: StepBegan, session: Session) -> SessionEvent:
+def _step_began(event: log.StepBegan, session: Session) -> SessionEvent:
     entry = event.entry
     data: event_types.SessionStepStartedData = {
         "assistantMessageID": entry.id,
@@ -291,11 +235,11 @@ def _step_began(event: StepBegan, session: Session) -> SessionEvent:
     return "session.step.started", data
 
 
-def _step_streamed(event: StepStreamed, session: Session) -> SessionEvent:
+def _step_streamed(event: log.StepStreamed, session: Session) -> SessionEvent:
     return "session.step.streamed", {"assistantMessageID": event.step_id}
 
 
-def _step_ended(event: StepEnded, session: Session) -> SessionEvent:
+def _step_ended(event: log.StepEnded, session: Session) -> SessionEvent:
     entry = event.entry
     data: event_types.SessionStepEndedData = {
         "assistantMessageID": entry.id,
@@ -308,7 +252,7 @@ def _step_ended(event: StepEnded, session: Session) -> SessionEvent:
     return "session.step.ended", data
 
 
-def _step_failed(event: StepFailed, session: Session) -> SessionEvent:
+def _step_failed(event: log.StepFailed, session: Session) -> SessionEvent:
     entry = event.entry
     error = read.NO_REASON if entry.failure is None else names.error(entry.failure)
     data: event_types.SessionStepFailedData = {"assistantMessageID": entry.id, "error": error}
@@ -317,28 +261,28 @@ def _step_failed(event: StepFailed, session: Session) -> SessionEvent:
     return "session.step.failed", data
 
 
-def _retry(event: RetryScheduled, session: Session) -> SessionEvent:
+def _retry(event: log.RetryScheduled, session: Session) -> SessionEvent:
     data: event_types.SessionRetryScheduledData = {"assistantMessageID": event.entry.id}
     if event.entry.retry is not None:
         data = {**data, **read.retry(event.entry.retry)}
     return "session.retry.scheduled", data
 
 
-def _text_began(event: TextBegan, session: Session) -> SessionEvent:
+def _text_began(event: log.TextBegan, session: Session) -> SessionEvent:
     step_id, ordinal = event.step_id, event.piece.ordinal
     if event.piece.is_thought:
         return "session.reasoning.started", {"assistantMessageID": step_id, "ordinal": ordinal}
     return "session.text.started", {"assistantMessageID": step_id, "ordinal": ordinal}
 
 
-def _text_ended(event: TextEnded, session: Session) -> SessionEvent:
+def _text_ended(event: log.TextEnded, session: Session) -> SessionEvent:
     step_id, ordinal = event.step_id, event.piece.ordinal
     if event.piece.is_thought:
         return "session.reasoning.ended", {"assistantMessageID": step_id, "ordinal": ordinal, "text": event.text}
     return "session.text.ended", {"assistantMessageID": step_id, "ordinal": ordinal, "text": event.text}
 
 
-def _call_began(event: CallBegan, session: Session) -> SessionEvent:
+def _call_began(event: log.CallBegan, session: Session) -> SessionEvent:
     return "session.tool.input.started", {
         "assistantMessageID": event.step_id,
         "id": event.piece.call_id,
@@ -346,7 +290,7 @@ def _call_began(event: CallBegan, session: Session) -> SessionEvent:
     }
 
 
-def _call_input_grew(event: CallInputGrew, session: Session) -> SessionEvent:
+def _call_input_grew(event: log.CallInputGrew, session: Session) -> SessionEvent:
     return "session.tool.input.delta", {
         "assistantMessageID": event.step_id,
         "id": event.call_id,
@@ -354,7 +298,7 @@ def _call_input_grew(event: CallInputGrew, session: Session) -> SessionEvent:
     }
 
 
-def _call_input_ended(event: CallInputEnded, session: Session) -> SessionEvent:
+def _call_input_ended(event: log.CallInputEnded, session: Session) -> SessionEvent:
     words = json.dumps(read.call_input(event.piece, event.call), ensure_ascii=False)
     return "session.tool.input.ended", {
         "assistantMessageID": event.step_id,
@@ -363,7 +307,7 @@ def _call_input_ended(event: CallInputEnded, session: Session) -> SessionEvent:
     }
 
 
-def _call_ran(event: CallRan, session: Session) -> HintedEvent:
+def _call_ran(event: log.CallRan, session: Session) -> HintedEvent:
     data: event_types.SessionToolCalledData = {
         "assistantMessageID": event.step_id,
         "id": event.piece.call_id,
@@ -373,7 +317,7 @@ def _call_ran(event: CallRan, session: Session) -> HintedEvent:
     return HintedEvent(("session.tool.called", data), beside={"tool": names.tool_name(event.piece.tool)})
 
 
-def _call_progressed(event: CallProgressed, session: Session) -> SessionEvent:
+def _call_progressed(event: log.CallProgressed, session: Session) -> SessionEvent:
     metadata = results.progress(names.tool_name(event.piece.tool), obj(event.call.metadata))
     return "session.tool.progress", {
         "assistantMessageID": event.step_id,
@@ -382,7 +326,7 @@ def _call_progressed(event: CallProgressed, session: Session) -> SessionEvent:
     }
 
 
-def _call_succeeded(event: CallSucceeded, session: Session) -> SessionEvent:
+def _call_succeeded(event: log.CallSucceeded, session: Session) -> SessionEvent:
     result = read.call_result(event.piece, event.call, event.entry.directory)
     return "session.tool.success", {
         "assistantMessageID": event.entry.id,
@@ -392,7 +336,7 @@ def _call_succeeded(event: CallSucceeded, session: Session) -> SessionEvent:
     }
 
 
-def _call_failed(event: CallFailed, session: Session) -> SessionEvent:
+def _call_failed(event: log.CallFailed, session: Session) -> SessionEvent:
     return "session.tool.failed", {
         "assistantMessageID": event.step_id,
         "id": event.piece.call_id,
@@ -404,7 +348,7 @@ def _call_failed(event: CallFailed, session: Session) -> SessionEvent:
 # --- compactions, commands, undo ---------------------------------------------------------------------------------
 
 
-def _compaction_began(event: CompactionBegan, session: Session) -> SessionEvent:
+def _compaction_began(event: log.CompactionBegan, session: Session) -> SessionEvent:
     entry = event.entry
     data: event_types.SessionCompactionStartedData = {"reason": read.compaction_reason(entry), "recent": ""}
     if entry.prompt_id is not None:
@@ -412,7 +356,7 @@ def _compaction_began(event: CompactionBegan, session: Session) -> SessionEvent:
     return "session.compaction.started", data
 
 
-def _compaction_ended(event: CompactionEnded, session: Session) -> HintedEvent:
+def _compaction_ended(event: log.CompactionEnded, session: Session) -> HintedEvent:
     data: event_types.SessionCompactionEndedData = {
         "reason": read.compaction_reason(event.entry),
         "text": event.summary,
@@ -421,7 +365,7 @@ def _compaction_ended(event: CompactionEnded, session: Session) -> HintedEvent:
     return HintedEvent(("session.compaction.ended", data), beside={"messageID": event.entry.id})
 
 
-def _compaction_failed(event: CompactionFailed, session: Session) -> SessionEvent:
+def _compaction_failed(event: log.CompactionFailed, session: Session) -> SessionEvent:
     entry = event.entry
     error = read.NO_REASON if entry.failure is None else names.error(entry.failure)
     data: event_types.SessionCompactionFailedData = {"reason": read.compaction_reason(entry), "error": error}
@@ -430,30 +374,30 @@ def _compaction_failed(event: CompactionFailed, session: Session) -> SessionEven
     return "session.compaction.failed", data
 
 
-def _shell_began(event: ShellBegan, session: Session) -> SessionEvent:
+def _shell_began(event: log.ShellBegan, session: Session) -> SessionEvent:
     return "session.shell.started", {"shell": read.shell(event.entry)}
 
 
-def _shell_ended(event: ShellEnded, session: Session) -> SessionEvent:
+def _shell_ended(event: log.ShellEnded, session: Session) -> SessionEvent:
     output = read.shell_output(event.call)
     return "session.shell.ended", {"shell": read.shell(event.entry), "output": {**output}}
 
 
-def _undo_staged(event: UndoStaged, session: Session) -> SessionEvent:
+def _undo_staged(event: log.UndoStaged, session: Session) -> SessionEvent:
     undo = event.undo
     staged = session_info.revert_of(undo.revert, read.message_id(session, undo.revert.message_id), undo.diffs)
     return "session.revert.staged", {"revert": staged}
 
 
-def _undo_cleared(event: UndoCleared, session: Session) -> SessionEvent:
+def _undo_cleared(event: log.UndoCleared, session: Session) -> SessionEvent:
     return "session.revert.cleared", {}
 
 
-def _undo_committed(event: UndoCommitted, session: Session) -> SessionEvent:
+def _undo_committed(event: log.UndoCommitted, session: Session) -> SessionEvent:
     return "session.revert.committed", {"to": event.entry_id}
 
 
-def _content(event: ContentChanged, session: Session) -> SessionEvent:
+def _content(event: log.ContentChanged, session: Session) -> SessionEvent:
     return "session.message.content.updated", {
         "messageID": event.entry.id,
         "content": read.content(event.entry, session),
@@ -463,19 +407,19 @@ def _content(event: ContentChanged, session: Session) -> SessionEvent:
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
-def _permission_asked(event: PermissionAsked, session: Session) -> SessionEvent:
+def _permission_asked(event: log.PermissionAsked, session: Session) -> SessionEvent:
     return "permission.asked", read.permission(event.request, session)
 
 
-def _permission_answered(event: PermissionAnswered, session: Session) -> SessionEvent:
+def _permission_answered(event: log.PermissionAnswered, session: Session) -> SessionEvent:
     return "permission.replied", {"requestID": event.request.id, "reply": REPLIES[event.answer]}
 
 
-def _question_asked(event: QuestionAsked, session: Session) -> SessionEvent:
+def _question_asked(event: log.QuestionAsked, session: Session) -> SessionEvent:
     return "form.created", {"form": read.form(event.request, session)}
 
 
-def _question_closed(event: QuestionClosed, session: Session) -> SessionEvent:
+def _question_closed(event: log.QuestionClosed, session: Session) -> SessionEvent:
     question = event.question
     id_ = asks.form_id(question.request.id)
     if question.answers is None:
@@ -485,49 +429,49 @@ def _question_closed(event: QuestionClosed, session: Session) -> SessionEvent:
 
 
 RENDER: Mapping[type[Any], Callable[[Any, Session], SessionEvent | HintedEvent]] = {
-    SessionBegan: _session_created,
-    TitleChanged: _title,
-    MetadataChanged: _metadata,
-    RulesChanged: _rules,
-    SessionArchived: _session_archived,
-    SessionUnarchived: _session_unarchived,
-    SessionViewed: _session_viewed,
-    EntryAdded: _entry_added,
-    InstructionsChanged: _instructions,
-    UsageChanged: _usage,
-    PromptAccepted: _prompt_accepted,
-    PromptDelivered: _prompt_delivered,
-    PromptWithdrawn: _withdrawn,
-    DeliveryChanged: _delivery,
-    TurnBegan: _began,
-    TurnOver: _over,
-    StatusEmitted: _status,
-    WentIdle: _idle,
-    StepBegan: _step_began,
-    StepStreamed: _step_streamed,
-    StepEnded: _step_ended,
-    StepFailed: _step_failed,
-    RetryScheduled: _retry,
-    TextBegan: _text_began,
-    TextEnded: _text_ended,
-    CallBegan: _call_began,
-    CallInputGrew: _call_input_grew,
-    CallInputEnded: _call_input_ended,
-    CallRan: _call_ran,
-    CallProgressed: _call_progressed,
-    CallSucceeded: _call_succeeded,
-    CallFailed: _call_failed,
-    CompactionBegan: _compaction_began,
-    CompactionEnded: _compaction_ended,
-    CompactionFailed: _compaction_failed,
-    ShellBegan: _shell_began,
-    ShellEnded: _shell_ended,
-    UndoStaged: _undo_staged,
-    UndoCleared: _undo_cleared,
-    UndoCommitted: _undo_committed,
-    ContentChanged: _content,
-    PermissionAsked: _permission_asked,
-    PermissionAnswered: _permission_answered,
-    QuestionAsked: _question_asked,
-    QuestionClosed: _question_closed,
+    log.SessionBegan: _session_created,
+    log.TitleChanged: _title,
+    log.MetadataChanged: _metadata,
+    log.RulesChanged: _rules,
+    log.SessionArchived: _session_archived,
+    log.SessionUnarchived: _session_unarchived,
+    log.SessionViewed: _session_viewed,
+    log.EntryAdded: _entry_added,
+    log.InstructionsChanged: _instructions,
+    log.UsageChanged: _usage,
+    log.PromptAccepted: _prompt_accepted,
+    log.PromptDelivered: _prompt_delivered,
+    log.PromptWithdrawn: _withdrawn,
+    log.DeliveryChanged: _delivery,
+    log.TurnBegan: _began,
+    log.TurnOver: _over,
+    log.StatusEmitted: _status,
+    log.WentIdle: _idle,
+    log.StepBegan: _step_began,
+    log.StepStreamed: _step_streamed,
+    log.StepEnded: _step_ended,
+    log.StepFailed: _step_failed,
+    log.RetryScheduled: _retry,
+    log.TextBegan: _text_began,
+    log.TextEnded: _text_ended,
+    log.CallBegan: _call_began,
+    log.CallInputGrew: _call_input_grew,
+    log.CallInputEnded: _call_input_ended,
+    log.CallRan: _call_ran,
+    log.CallProgressed: _call_progressed,
+    log.CallSucceeded: _call_succeeded,
+    log.CallFailed: _call_failed,
+    log.CompactionBegan: _compaction_began,
+    log.CompactionEnded: _compaction_ended,
+    log.CompactionFailed: _compaction_failed,
+    log.ShellBegan: _shell_began,
+    log.ShellEnded: _shell_ended,
+    log.UndoStaged: _undo_staged,
+    log.UndoCleared: _undo_cleared,
+    log.UndoCommitted: _undo_committed,
+    log.ContentChanged: _content,
+    log.PermissionAsked: _permission_asked,
+    log.PermissionAnswered: _permission_answered,
+    log.QuestionAsked: _question_asked,
+    log.QuestionClosed: _question_closed,
 }

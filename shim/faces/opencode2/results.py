@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDic
 
 from universal.lib.diffs import count, hunks, relative, with_index_header
 from universal.lib.jsonvalue import JsonObject, arr, obj, text
-from universal.session.model import File, ToolCall
+from universal.session.values import File, ToolCall
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import types

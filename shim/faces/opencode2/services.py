@@ -24,7 +24,8 @@ from shim.sessions.index.manager import SessionManager
 from shim.store.base import Store
 from shim.stream.hub import Face, Hub
 from shim.stream.subscription import Bounds, Subscription
-from universal.session.model import PermissionRequest, Session
+from universal.session.model import Session
+from universal.session.values import PermissionRequest
 
 
 class EventMaker:

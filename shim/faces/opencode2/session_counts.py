@@ -23,8 +23,8 @@ from shim.sessions.history.journal_loader import load_journal
 from shim.sessions.session.session_state import SessionState
 from shim.store.base import Store
 from universal.session.entries import CallPiece, PromptEntry, StepEntry
-from universal.session.model import Session, SessionRecord
-from universal.session.values import ModelRef, ToolCall, Usage
+from universal.session.model import Session
+from universal.session.values import ModelRef, SessionRecord, ToolCall, Usage
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import host_types

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, cast
 from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.names import model_ref, rules
 from universal.lib.diffs import FileDiff
-from universal.session.model import Revert, SessionRecord, Status, Usage
-from universal.session.values import ForkSource
+from universal.session.values import ForkSource, Revert, SessionRecord, Status, Usage
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import event_types, types

@@ -17,7 +17,7 @@ from shim.lib.errors import OutsideRoots
 if TYPE_CHECKING:
     from shim.host.git.projects import WorkingCopy
     from shim.host.values import Project
-    from universal.session.model import SessionRecord
+    from universal.session.values import SessionRecord
 
 T = TypeVar("T")
 

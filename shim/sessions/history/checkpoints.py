@@ -30,8 +30,8 @@ from universal.events import SessionEndedData
 from universal.items import Item, Json
 from universal.session import checkpoint as core
 from universal.session.entries import Entries, Entry
-from universal.session.messages import Messages
-from universal.session.model import Message, Session
+from universal.session.messages import Message, Messages
+from universal.session.model import Session
 from universal.session.pages import Page, PagedDict, PageRef, ReadPage, stored_page
 from universal.session.value_codec import ENTRIES, MESSAGES, encode, read, shape_of
 

@@ -53,9 +53,9 @@ from universal.items import Json
 from universal.lib.jsonvalue import obj, text
 from universal.permissions import DEFAULT_RULES, Policy, Rule, inherit, rules_from_json, with_home
 from universal.session.changes import SessionDeleted
-from universal.session.model import Fields, ModelRef, Session, SessionRecord, Status
+from universal.session.model import Session
 from universal.session.record_json import RecordChanges, fork_json, record_json
-from universal.session.values import ForkSource
+from universal.session.values import Fields, ForkSource, ModelRef, SessionRecord, Status
 
 log = structlog.get_logger()
 

@@ -11,8 +11,8 @@ from shim.sessions.session.session_state import SessionState
 from shim.store.rows import SessionRow
 from universal.lib.jsonvalue import obj, text
 from universal.session import importer
-from universal.session.model import SessionRecord
 from universal.session.record_json import record_json, record_of
+from universal.session.values import SessionRecord
 
 
 @dataclass(slots=True)

@@ -12,7 +12,8 @@ from shim.lib.errors import SessionNotFound, StoreError
 from shim.sessions.index.session_entry import SessionEntry, entry_from_row
 from shim.sessions.session.actor import SessionActor
 from shim.store.base import Store
-from universal.session.model import Fields, Session, SessionRecord
+from universal.session.model import Session
+from universal.session.values import Fields, SessionRecord
 
 log = structlog.get_logger()
 

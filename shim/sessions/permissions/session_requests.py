@@ -15,7 +15,8 @@ from shim.sessions.session.session_state import SessionState
 from universal.codec import PermissionReply, QuestionReply
 from universal.permissions import DECISIONS
 from universal.session.changes import RequestClosed, RequestOpened
-from universal.session.model import PermissionRequest, QuestionRequest, Session
+from universal.session.model import Session
+from universal.session.values import PermissionRequest, QuestionRequest
 from universal.unattended_policy import UnattendedPolicy
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from shim.lib.clock import Clock
 from shim.lib.errors import InvalidRequest
 from universal.lib.jsonvalue import obj
-from universal.session.model import SessionRecord
+from universal.session.values import SessionRecord
 from universal.unattended_policy import UnattendedPolicy, parse
 
 UNATTENDED_KEY = "unattended"

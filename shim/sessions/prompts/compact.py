@@ -13,9 +13,8 @@ from shim.sessions.prompts.prompt_payload import PromptPayload, accepted_prompt
 from shim.sessions.prompts.prompt_request import PromptRequest, check_ids, choose
 from shim.sessions.undo.undo import settle
 from universal.codec import COMPACT
-from universal.session.model import StepInfo
 from universal.session.user_prompt import Delivery, PromptDetails, UserPrompt
-from universal.session.values import CompactionMark, ModelRef
+from universal.session.values import CompactionMark, ModelRef, StepInfo
 
 
 def can_compact(agent: Agent) -> bool:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from shim.lib.clock import rfc3339
-from universal.session.model import HANDOVER, File, Message, Session, StepInfo, Text, ToolCall
+from universal.session.messages import Message
+from universal.session.model import Session
+from universal.session.values import HANDOVER, File, StepInfo, Text, ToolCall
 
 CONTEXT_LIMIT_CHARS = 200_000
 """Maximum characters of this text. The newest part is kept, and the text says that older text is missing."""

@@ -24,9 +24,9 @@ from universal.codec import modes_of
 from universal.events import ErrorData, EventType, ItemData, QuestionData, SessionStartedData, UniversalEvent
 from universal.items import ItemKind, ToolCallPart
 from universal.permissions import Policy, Rule
-from universal.session.model import Session, SessionRecord
+from universal.session.model import Session
 from universal.session.record_json import record_json
-from universal.session.values import Text
+from universal.session.values import SessionRecord, Text
 
 GENERATE_S = 120.0
 """Timeout in seconds of the whole answer, including the agent's start."""

@@ -20,9 +20,9 @@ from shim.sessions.session.dependencies import SessionDeps
 from universal.codec import Attachment, Model, modes_of
 from universal.items import ContentPart, FileRefPart, ImagePart, TextPart
 from universal.lib.jsonvalue import JsonObject
-from universal.session.model import ModelRef, Session, StepInfo
+from universal.session.model import Session
 from universal.session.user_prompt import NO_DETAILS, PromptDetails, UserPrompt, model_json
-from universal.session.values import AgentMention, File, OtherPart, Part, Text
+from universal.session.values import AgentMention, File, ModelRef, OtherPart, Part, StepInfo, Text
 from universal.unattended_policy import UnattendedPolicy
 
 AGENT_HINT = " Use the above message and context to generate a prompt and call the task tool with subagent: "

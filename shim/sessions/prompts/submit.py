@@ -14,9 +14,8 @@ from shim.sessions.prompts.prompt_request import PromptRequest, UnknownChoice
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.undo.undo import has_undone, settle
 from universal.session.changes import PromptFailed
-from universal.session.model import Failure
 from universal.session.user_prompt import NO_DETAILS
-from universal.session.values import Text, is_default_title, title_of
+from universal.session.values import Failure, Text, is_default_title, title_of
 
 ID_OF = attrgetter("id")
 

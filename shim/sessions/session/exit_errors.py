@@ -9,7 +9,7 @@ from shim.sessions.prompts.pending_prompt import PendingPrompt
 from universal.codec import Exit
 from universal.events import ErrorData, SessionEndedData
 from universal.items import Json
-from universal.session.model import NOT_BEGUN, START_FAILED
+from universal.session.values import NOT_BEGUN, START_FAILED
 
 SESSION_NOT_FOUND = "session_not_found"
 """Error code of a codec whose agent does not know the conversation to resume."""

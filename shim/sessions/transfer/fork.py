@@ -17,10 +17,10 @@ from universal.items import Item, ItemKind, ItemRole, Json, StatusPart
 from universal.lib.ids import IdSequence, hashed_tail, render
 from universal.lib.jsonvalue import arr, obj, text
 from universal.session.changes import MessageChanged, PartChanged
-from universal.session.model import Session, SessionRecord
+from universal.session.model import Session
 from universal.session.reducer import Reducer
 from universal.session.user_prompt import NO_PROMPT, prompt_of, with_prompt
-from universal.session.values import ForkSource
+from universal.session.values import ForkSource, SessionRecord
 from universal.turn import Input
 
 

@@ -18,7 +18,8 @@ from shim.sessions.transfer.fork import up_to
 from shim.sessions.undo import undo_notes
 from shim.sessions.undo import undo_plan as plan
 from universal.lib.diffs import FileDiff
-from universal.session.model import Session, SessionRecord
+from universal.session.model import Session
+from universal.session.values import SessionRecord
 
 log = structlog.get_logger()
 

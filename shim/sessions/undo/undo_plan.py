@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from universal.lib.diffs import relative
-from universal.session.model import Message, Part, Patch, Session, Text, ToolCall
+from universal.session.messages import Message
+from universal.session.model import Session
+from universal.session.values import Part, Patch, Text, ToolCall
 
 SAID = (Text, ToolCall)
 """Kinds of parts for which the rest of a message is kept."""

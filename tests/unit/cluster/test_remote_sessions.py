@@ -28,7 +28,7 @@ from shim.store.memory import MemoryStore
 from tests.unit.sessions.history.test_journal_loader import delta
 from universal.events import EventType, TurnData, UniversalEvent
 from universal.session.changes import Change, StatusChanged, TurnEnded
-from universal.session.model import BUSY, IDLE, SessionRecord
+from universal.session.values import BUSY, IDLE, SessionRecord
 
 BOUND_S = 10.0
 SETTLE_TURNS = 20

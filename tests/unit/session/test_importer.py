@@ -10,8 +10,9 @@ import pytest
 
 from shim.faces.opencode1 import read
 from universal.session import importer
-from universal.session.model import OtherPart, Session
+from universal.session.model import Session
 from universal.session.record_json import record_json, record_of
+from universal.session.values import OtherPart
 
 PLACE = {"id": "prt_1", "sessionID": "ses_1", "messageID": "msg_1"}
 TOKENS = {"input": 1, "output": 2, "reasoning": 0, "cache": {"read": 0, "write": 0}}

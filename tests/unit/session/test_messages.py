@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from universal.session.messages import Messages
-from universal.session.model import Message, ModelRef, Text, UserInfo
+from universal.session.messages import Message, Messages
 from universal.session.pages import stored_page
 from universal.session.value_codec import MESSAGES
+from universal.session.values import ModelRef, Text, UserInfo
 
 COUNT = 10
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from universal.session.model import Message, ModelRef, Session, SessionRecord, UserInfo
+from universal.session.messages import Message
+from universal.session.model import Session
+from universal.session.values import ModelRef, SessionRecord, UserInfo
 
 
 def session(*times: int) -> Session:

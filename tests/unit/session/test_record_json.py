@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from universal.session.importer import patch_record
-from universal.session.model import SessionRecord
 from universal.session.record_json import RecordChanges, changes_json, fork_json, fork_of, record_json, record_of
-from universal.session.values import ForkSource, ModelRef
+from universal.session.values import ForkSource, ModelRef, SessionRecord
 
 RECORD = SessionRecord("ses_1", title="old", mode="build", share={"url": "u"}, archived_ms=3)
 

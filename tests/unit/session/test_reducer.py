@@ -7,9 +7,9 @@ from types import FunctionType, ModuleType
 
 from universal.events import EventType, SessionStartedData, Source, UniversalEvent
 from universal.session.changes import SessionCreated
-from universal.session.model import SessionRecord
 from universal.session.record_json import record_json
 from universal.session.reducer import Reducer
+from universal.session.values import SessionRecord
 
 OF_THE_PROGRAM = (type, ModuleType, FunctionType)
 

@@ -11,9 +11,10 @@ import pytest
 
 from universal.items import Item, ItemKind, ItemStatus, TextPart
 from universal.session.entries import EndEntry, Entries, Entry, NoteEntry, StepEntry, TextPiece, Timeline
-from universal.session.messages import Messages
-from universal.session.model import Message, ModelRef, Reasoning, Session, SessionRecord, Text, ToolCall, UserInfo
+from universal.session.messages import Message, Messages
+from universal.session.model import Session
 from universal.session.value_codec import ENTRIES, MESSAGES, encode, read, shape_of
+from universal.session.values import ModelRef, Reasoning, SessionRecord, Text, ToolCall, UserInfo
 
 
 @dataclass(frozen=True, slots=True)

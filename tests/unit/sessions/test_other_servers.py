@@ -30,7 +30,7 @@ from shim.store.rows import SessionRow
 from shim.store.servers import ServerRef
 from tests.unit.cluster.test_remote_sessions import BEGIN, BOUND_S, END, SETTLE_TURNS, STATES, turn
 from universal.session.changes import Change, SessionDeleted
-from universal.session.model import SessionRecord
+from universal.session.values import SessionRecord
 
 OTHER = ServerRef("other", 1)
 NOBODY = ServerRef("")

@@ -23,7 +23,7 @@ from tests.properties.walk import Walk
 from tests.unit.store.store_contract import LONE, event
 from universal.events import ItemData, ItemDeltaData, UniversalEvent
 from universal.items import Item, ItemKind, ItemStatus
-from universal.session.model import Message
+from universal.session.messages import Message
 from universal.session.reducer import Reducer
 
 

@@ -28,7 +28,7 @@ from universal.events import (
     TurnData,
     UniversalEvent,
 )
-from universal.session.model import SessionRecord
+from universal.session.values import SessionRecord
 
 WAIT_S = 20.0
 RECORD = SessionRecord("s", title="T", directory="/d")

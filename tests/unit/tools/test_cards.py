@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, ToolResultPart
-from universal.session.model import CUT, RUNNING_CHARS, ToolCall
+from universal.session.values import CUT, RUNNING_CHARS, ToolCall
 from universal.tools import AGENT_TOOLS, tools_of
 from universal.tools.cards import (
     SHOWN_CHARS,

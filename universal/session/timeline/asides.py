@@ -12,7 +12,8 @@ from dataclasses import replace
 from universal.lib.jsonvalue import obj, text
 from universal.session.entries import CompactionEntry, ShellEntry
 from universal.session.log import CompactionBegan, CompactionEnded, CompactionFailed, ShellBegan, ShellEnded
-from universal.session.model import Message, Session
+from universal.session.messages import Message
+from universal.session.model import Session
 from universal.session.timeline.log_writer import LogWriter
 from universal.session.values import Part, StepInfo, Text, ToolCall
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from universal.lib.jsonvalue import obj, text
+from universal.session import values
 from universal.session.entries import CallPiece, Piece, Retry, StepEntry, TextPiece
 from universal.session.log import (
     CallBegan,
@@ -33,26 +34,11 @@ from universal.session.log import (
     TextEnded,
     UsageChanged,
 )
-from universal.session.model import Message, Session
+from universal.session.messages import Message
+from universal.session.model import Session
 from universal.session.timeline.log_writer import LogWriter
-from universal.session.values import (
-    ABORTED,
-    RETRY_FAILED,
-    Failure,
-    Fields,
-    ModelRef,
-    Part,
-    Patch,
-    Reasoning,
-    Status,
-    StepFinish,
-    StepInfo,
-    Text,
-    ToolCall,
-    Usage,
-)
 
-NO_MODEL = ModelRef("", "")
+NO_MODEL = values.ModelRef("", "")
 
 
 class StepsWriter:
@@ -78,7 +64,7 @@ class StepsWriter:
 
     # --- the step ------------------------------------------------------------------------------------------
 
-    def begin(self, info: StepInfo, snapshot: str | None, *, since_ms: int | None = None) -> None:
+    def begin(self, info: values.StepInfo, snapshot: str | None, *, since_ms: int | None = None) -> None:
         """Begin the step of a message. One that a retry has promised keeps the promised id.
 
         `since_ms`: when the model was asked, for a message that exists only to carry an error. Without it such a step would
@@ -118,7 +104,7 @@ class StepsWriter:
             self._log.write(StepStreamed(entry.id))
             self._put(replace(entry, streamed_ms=self._log.at))
 
-    def finish(self, info: StepInfo, message: Message | None) -> None:
+    def finish(self, info: values.StepInfo, message: Message | None) -> None:
         """End the step of a message. `message` has its snapshot and what was changed.
 
         Agents may close a message before they say that it has failed or was interrupted; native has only the failure. So the end
@@ -137,12 +123,12 @@ class StepsWriter:
         message_ids, self._timeline.held = self._timeline.held, []
         for message_id in message_ids:
             message = self._session.messages.get(message_id)
-            if message is not None and isinstance(message.info, StepInfo):
+            if message is not None and isinstance(message.info, values.StepInfo):
                 self._finish(message.info, message)
             elif message_id in self._timeline.open:
                 self._timeline.open.remove(message_id)
 
-    def _finish(self, info: StepInfo, message: Message | None) -> None:
+    def _finish(self, info: values.StepInfo, message: Message | None) -> None:
         timeline = self._timeline
         if info.id in timeline.held:
             timeline.held.remove(info.id)
@@ -165,34 +151,34 @@ class StepsWriter:
         finish = "stop" if info.finish is None else info.finish
         entry = replace(entry, finish=finish, cost=cost, usage=usage, completed_ms=self._log.at, retry=None)
         parts = list(message.parts.values()) if message is not None else []
-        tree = next((part.snapshot for part in parts if isinstance(part, StepFinish) and part.snapshot), None)
+        tree = next((part.snapshot for part in parts if isinstance(part, values.StepFinish) and part.snapshot), None)
         if tree is not None:
-            files = (name for part in parts if isinstance(part, Patch) for name in part.files)
+            files = (name for part in parts if isinstance(part, values.Patch) for name in part.files)
             entry = replace(entry, end_snapshot=tree, files=tuple(dict.fromkeys(files)))
         self._log.write(StepEnded(self._put(entry)))
         self.spend(usage, cost)
 
-    def _fail(self, entry: StepEntry, failure: Failure, *, is_paid: bool = False) -> None:
+    def _fail(self, entry: StepEntry, failure: values.Failure, *, is_paid: bool = False) -> None:
         entry = replace(entry, failure=failure, completed_ms=self._log.at, retry=None)
         self._log.write(StepFailed(self._put(entry), is_paid))
 
-    def _fail_late(self, entry: StepEntry | None, info: StepInfo) -> None:
+    def _fail_late(self, entry: StepEntry | None, info: values.StepInfo) -> None:
         """Fail a step that has ended already: agents may close a message before they report its failure."""
         if entry is not None and info.error is not None and entry.failure is None:
             self._fail(entry, info.error)
 
-    def spend(self, usage: Usage, cost: float) -> None:
+    def spend(self, usage: values.Usage, cost: float) -> None:
         """Add to the session's totals (tokens, USD) and write them to the log."""
         self.total(self._timeline.usage + usage, self._timeline.cost + cost)
 
-    def total(self, usage: Usage, cost: float) -> None:
+    def total(self, usage: values.Usage, cost: float) -> None:
         """Set the session's totals (tokens, USD) and write them to the log."""
         self._timeline.usage, self._timeline.cost = usage, cost
         self._log.write(UsageChanged(usage, cost))
 
     # --- retries -------------------------------------------------------------------------------------------
 
-    def retry(self, open_id: str | None, status: Status, prompt: Callable[[], tuple[str, ModelRef | None]]) -> None:
+    def retry(self, open_id: str | None, status: values.Status, prompt: Callable[[], tuple[str, values.ModelRef | None]]) -> None:
         """Schedule a retry of the model. Without an open step, one is begun for the next message.
 
         All attempts count here; `status` counts those after the first one.
@@ -210,7 +196,7 @@ class StepsWriter:
         entry = self._timeline.entries.get(self._timeline.promised)
         return entry if isinstance(entry, StepEntry) else None
 
-    def _promise(self, mode: str, model: ModelRef | None) -> StepEntry:
+    def _promise(self, mode: str, model: values.ModelRef | None) -> StepEntry:
         id_ = self._log.next_message_id()
         entry = StepEntry(id_, "", self._log.at, mode, model or NO_MODEL, self._session.record.directory)
         self._log.write(StepBegan(entry, self._log.at))
@@ -230,7 +216,7 @@ class StepsWriter:
         self._timeline.promised = ""
         if entry is not None:
             words = entry.retry.message if entry.retry is not None else ""
-            self._fail(entry, ABORTED if is_interrupted else Failure(words, RETRY_FAILED))
+            self._fail(entry, values.ABORTED if is_interrupted else values.Failure(words, values.RETRY_FAILED))
 
     # --- texts ---------------------------------------------------------------------------------------------
 
@@ -242,19 +228,19 @@ class StepsWriter:
         for index, piece in enumerate(entry.content):
             if isinstance(piece, TextPiece) and not piece.is_ended and (piece.is_thought or not only_thoughts):
                 part = message.part(piece.part_id)
-                assert isinstance(part, (Text, Reasoning))
+                assert isinstance(part, (values.Text, values.Reasoning))
                 entry = self._end(entry, index, piece, part.text, is_early=True)
 
-    def part(self, message_id: str, part: Part) -> None:
+    def part(self, message_id: str, part: values.Part) -> None:
         """Take a new or changed part of a step's message."""
         if self.entry(message_id) is None:
             return
-        if isinstance(part, (Text, Reasoning)):
+        if isinstance(part, (values.Text, values.Reasoning)):
             self._text(message_id, part)
-        elif isinstance(part, ToolCall):
+        elif isinstance(part, values.ToolCall):
             self._call(message_id, part)
 
-    def _text(self, message_id: str, part: Text | Reasoning) -> None:
+    def _text(self, message_id: str, part: values.Text | values.Reasoning) -> None:
         index = self._index(message_id, lambda piece: isinstance(piece, TextPiece) and piece.part_id == part.id)
         if index is None:
             self.settle(message_id, only_thoughts=True)
@@ -268,10 +254,10 @@ class StepsWriter:
         elif piece.text is not None:
             self._replace(entry, index, replace(piece, text=None))
 
-    def _add_text(self, message_id: str, part: Text | Reasoning) -> int:
+    def _add_text(self, message_id: str, part: values.Text | values.Reasoning) -> int:
         entry = self.entry(message_id)
         assert entry is not None
-        is_thought = isinstance(part, Reasoning)
+        is_thought = isinstance(part, values.Reasoning)
         ordinal = sum(isinstance(piece, TextPiece) and piece.is_thought == is_thought for piece in entry.content)
         piece = TextPiece(part.id, is_thought, ordinal, self._log.at)
         self._log.write(TextBegan(entry.id, piece))
@@ -314,7 +300,7 @@ class StepsWriter:
             if isinstance(piece, CallPiece) and piece.ran_ms is None:
                 self._log.write(CallInputGrew(entry.id, call_id, delta))
 
-    def _call(self, message_id: str, call: ToolCall) -> None:
+    def _call(self, message_id: str, call: values.ToolCall) -> None:
         index = self._call_index(message_id, call.call_id)
         if index is None:
             self.settle(message_id, only_thoughts=True)
@@ -335,7 +321,7 @@ class StepsWriter:
             self.settle(message_id)
             self._emit_call(message_id, index, call)
 
-    def _emit_call(self, message_id: str, index: int, call: ToolCall) -> None:
+    def _emit_call(self, message_id: str, index: int, call: values.ToolCall) -> None:
         entry, piece = self._at(message_id, index)
         assert isinstance(piece, CallPiece)
         if call.status == "running":
@@ -362,24 +348,24 @@ class StepsWriter:
         content: list[Piece] = []
         counts = {True: 0, False: 0}
         for part in message.all_parts():
-            if isinstance(part, ToolCall) and part.call_id in calls:
+            if isinstance(part, values.ToolCall) and part.call_id in calls:
                 content.append(calls[part.call_id])
-            elif isinstance(part, (Text, Reasoning)):
-                is_thought = isinstance(part, Reasoning)
+            elif isinstance(part, (values.Text, values.Reasoning)):
+                is_thought = isinstance(part, values.Reasoning)
                 content.append(TextPiece(part.id, is_thought, counts[is_thought], None, is_ended=True))
                 counts[is_thought] += 1
         self._log.write(ContentChanged(self._put(replace(entry, content=tuple(content)))))
 
 
-def _progress(tool: str, metadata: Fields) -> Fields:
+def _progress(tool: str, metadata: values.Fields) -> values.Fields:
     """The progress that a running call reports."""
     keys = {"task": ("sessionId",), "bash": ("output",)}.get(tool)
     return metadata if keys is None else {key: metadata[key] for key in keys if key in metadata}
 
 
-def _is_broken_off(info: StepInfo, message: Message | None) -> bool:
+def _is_broken_off(info: values.StepInfo, message: Message | None) -> bool:
     """Whether a message is over without an end of its own, or a call of it was interrupted."""
     if info.finish is None:
         return True
-    calls = [part for part in (message.parts.values() if message is not None else ()) if isinstance(part, ToolCall)]
+    calls = [part for part in (message.parts.values() if message is not None else ()) if isinstance(part, values.ToolCall)]
     return any(obj(call.metadata).get("interrupted") is True for call in calls)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, SessionStartedData, UniversalEvent
 from universal.items import Item, ItemKind, ItemRole
 from universal.lib.jsonvalue import arr, obj, text, whole
-from universal.session import importer
+from universal.session import entries, importer, values
 from universal.session.changes import (
     Change,
     MessageChanged,
@@ -29,22 +29,6 @@ from universal.session.changes import (
     StatusChanged,
     TextGrew,
     TurnEnded,
-)
-from universal.session.entries import (
-    ClosedQuestion,
-    EndEntry,
-    InstructionsEntry,
-    ModeEntry,
-    ModelEntry,
-    MovedEntry,
-    NoteEntry,
-    Outcome,
-    PendingPrompt,
-    Place,
-    PromptEntry,
-    SkillEntry,
-    StagedUndo,
-    StepEntry,
 )
 from universal.session.log import (
     ContentChanged,
@@ -81,30 +65,14 @@ from universal.session.timeline.log_writer import LogWriter
 from universal.session.timeline.steps import StepsWriter
 from universal.session.transcript import Transcript
 from universal.session.user_prompt import NO_DETAILS, PromptDetails, SkillText, prompt_of
-from universal.session.values import (
-    BUSY,
-    IDLE,
-    NOT_BEGUN,
-    START_ERRORS,
-    CompactionMark,
-    Failure,
-    ModelRef,
-    Part,
-    PermissionRequest,
-    QuestionRequest,
-    SessionRecord,
-    Status,
-    StepInfo,
-    Usage,
-    UserInfo,
-)
+from universal.session.values import BUSY, IDLE
 
 # --- status items -----------------------------------------------------------------------------------------------
 
 Metadata = Mapping[str, Any]
 
 
-def plain(model: ModelRef | None) -> ModelRef | None:
+def plain(model: values.ModelRef | None) -> values.ModelRef | None:
     """The model, with None for the name of its default variant."""
     return replace(model, variant=None) if model is not None and model.variant in ("", "default") else model
 
@@ -135,7 +103,7 @@ class StatusesWriter:
 
     # --- the session's properties --------------------------------------------------------------------------
 
-    def record_changed(self, new: SessionRecord, *, choices: frozenset[str]) -> None:
+    def record_changed(self, new: values.SessionRecord, *, choices: frozenset[str]) -> None:
         """Write what has changed in the record. `choices`: which of agent and model somebody selected.
 
         A session that has neither gets those of its first step; those of a later prompt are written if they differ.
@@ -154,13 +122,15 @@ class StatusesWriter:
         mode, model = timeline.mode, timeline.model
         if new.mode and new.mode != mode and (mode is not None or "agent" in choices):
             timeline.mode = new.mode
-            self._add(ModeEntry(self._log.next_message_id(), self._log.at, new.mode, mode))
+            self._add(entries.ModeEntry(self._log.next_message_id(), self._log.at, new.mode, mode))
         new_model = plain(new.model)
         if new_model is not None and new_model != plain(model) and (model is not None or "model" in choices):
             timeline.model = new_model
-            self._add(ModelEntry(self._log.next_message_id(), self._log.at, new_model, model))
+            self._add(entries.ModelEntry(self._log.next_message_id(), self._log.at, new_model, model))
 
-    def _add(self, entry: ModeEntry | ModelEntry | MovedEntry | SkillEntry | NoteEntry) -> None:
+    def _add(
+        self, entry: entries.ModeEntry | entries.ModelEntry | entries.MovedEntry | entries.SkillEntry | entries.NoteEntry
+    ) -> None:
         self._log.write(EntryAdded(entry))
         self._timeline.entries[entry.id] = entry
 
@@ -203,7 +173,7 @@ class StatusesWriter:
             return
         entry = None
         if "text" in meta:
-            entry = InstructionsEntry(self._log.next_message_id(), self._log.at, text(meta["text"]))
+            entry = entries.InstructionsEntry(self._log.next_message_id(), self._log.at, text(meta["text"]))
         self._log.write(InstructionsChanged(obj(meta["delta"]) if "delta" in meta else None, entry))
         if entry is not None:
             self._timeline.entries[entry.id] = entry
@@ -219,9 +189,9 @@ class StatusesWriter:
         """Add the entry of a move to another directory."""
         record, old = self._session.record, self._timeline.record or self._session.record
         self._timeline.record = record
-        place = Place(text(meta.get("directory")), text(meta.get("project_id")), text(meta.get("path")) or None)
-        previous = Place(old.directory, old.project_id, old.path or None)
-        self._add(MovedEntry(self._log.next_message_id(), self._log.at, place, previous))
+        place = entries.Place(text(meta.get("directory")), text(meta.get("project_id")), text(meta.get("path")) or None)
+        previous = entries.Place(old.directory, old.project_id, old.path or None)
+        self._add(entries.MovedEntry(self._log.next_message_id(), self._log.at, place, previous))
 
     def skill(self, meta: Metadata) -> None:
         """Add a skill that was put into the conversation."""
@@ -230,19 +200,19 @@ class StatusesWriter:
     def add_skill(self, skill: SkillText) -> str:
         """Add the entry of a skill that was put into the conversation. Returns the entry's id."""
         id_ = self._log.next_message_id()
-        self._add(SkillEntry(id_, self._log.at, skill.id, skill.name, skill.text))
+        self._add(entries.SkillEntry(id_, self._log.at, skill.id, skill.name, skill.text))
         return id_
 
     def note(self, meta: Metadata) -> None:
         """Add a text that was put into the conversation."""
         id_, description = self._log.next_message_id(), text(meta.get("description")) or None
-        self._add(NoteEntry(id_, self._log.at, text(meta.get("text")), description, obj(meta.get("metadata")) or None))
+        self._add(entries.NoteEntry(id_, self._log.at, text(meta.get("text")), description, obj(meta.get("metadata")) or None))
 
     def revert(self, meta: Metadata) -> None:
         """Stage an undo, take it back or make it final."""
         timeline, new = self._timeline, importer.revert(meta.get("revert"))
         if new is not None:
-            timeline.staged = StagedUndo(new, importer.diffs(meta.get("diffs")))
+            timeline.staged = entries.StagedUndo(new, importer.diffs(meta.get("diffs")))
             self._log.write(UndoStaged(timeline.staged))
             return
         staged, timeline.staged = timeline.staged, None
@@ -266,12 +236,12 @@ class StatusesWriter:
         cut = [timeline.entries.pop(id_) for id_ in list(timeline.entries.ids_since(first))]
         self._log.write(UndoCommitted(first))
         for entry in cut:
-            if isinstance(entry, PromptEntry) and entry.id in messages:
+            if isinstance(entry, entries.PromptEntry) and entry.id in messages:
                 prompt = replace(entry.prompt, delivery="steer", number=timeline.number)
                 self._log.write(PromptAccepted(prompt))
                 self._log.write(PromptDelivered(prompt, is_again=True))
-                timeline.entries[entry.id] = PromptEntry(entry.id, self._log.at, prompt)
-            elif isinstance(entry, StepEntry) and entry.message_id in messages:
+                timeline.entries[entry.id] = entries.PromptEntry(entry.id, self._log.at, prompt)
+            elif isinstance(entry, entries.StepEntry) and entry.message_id in messages:
                 timeline.hidden.add(entry.message_id)
 
     def message_removed(self, meta: Metadata) -> None:
@@ -281,12 +251,12 @@ class StatusesWriter:
         entry = timeline.entries.get(id_)
         if entry is None:
             return
-        if all(isinstance(later, EndEntry) for later in islice(timeline.entries.since(id_), 1, None)):
+        if all(isinstance(later, entries.EndEntry) for later in islice(timeline.entries.since(id_), 1, None)):
             self._cut(id_)
             if timeline.staged is not None:  # a commit ends what is staged, but this was none
                 self._log.write(UndoStaged(timeline.staged))
             return
-        if isinstance(entry, StepEntry):
+        if isinstance(entry, entries.StepEntry):
             self._log.write(ContentChanged(replace(entry, content=())))
         del timeline.entries[id_]
 
@@ -322,7 +292,7 @@ STATUSES: dict[str, Callable[[StatusesWriter, Metadata], object]] = {
 
 # --- timeline and log -------------------------------------------------------------------------------------------
 
-OUTCOMES: Mapping[str, Outcome] = {"completed": "succeeded", "aborted": "interrupted"}
+OUTCOMES: Mapping[str, entries.Outcome] = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome; all others failed."""
 CARRIERS = frozenset({EventType.ERROR, EventType.TURN_ENDED})
 """Events for which the reducer makes a message that only carries an error."""
@@ -363,7 +333,7 @@ class TimelineWriter:
         if self._label == "imported":
             self._import_message(changes)
             changes = ()
-        elif isinstance(event.data, ErrorData) and event.data.code in START_ERRORS:
+        elif isinstance(event.data, ErrorData) and event.data.code in values.START_ERRORS:
             self._deliver(self._statuses.take_cancelled())
         for change in changes:
             handler = self._CHANGES.get(type(change))
@@ -385,7 +355,7 @@ class TimelineWriter:
             return
         timeline.record, timeline.fork = record, fork_of(obj(data.metadata).get("fork"))
         timeline.mode, timeline.model = record.mode or None, plain(record.model)
-        timeline.usage, timeline.cost = Usage() + record.usage, record.cost or 0
+        timeline.usage, timeline.cost = values.Usage() + record.usage, record.cost or 0
         self._log.write(SessionBegan(record, timeline.fork))
 
     def _session_changed(self, change: SessionChanged) -> None:
@@ -417,13 +387,13 @@ class TimelineWriter:
         if self._session.record.parent_id:  # a subagent's prompts are given to it by its agent
             self._deliver(list(timeline.inbox))
 
-    def _emit_status(self, status: Status) -> None:
+    def _emit_status(self, status: values.Status) -> None:
         """Write the status if it differs from the last one written."""
         if status != self._timeline.status:
             self._timeline.status = status
             self._log.accompany(StatusEmitted(status))
 
-    def _current_choice(self) -> tuple[str, ModelRef | None]:
+    def _current_choice(self) -> tuple[str, values.ModelRef | None]:
         """The mode and model of the prompt that is being answered."""
         session = self._session
         prompt = session.messages.peek(self._transcript.parent_id or session.last_user() or "")
@@ -435,14 +405,14 @@ class TimelineWriter:
         timeline, record = self._timeline, self._session.record
         if not timeline.is_running:
             return
-        outcome: Outcome = OUTCOMES.get(change.reason, "failed")
+        outcome: entries.Outcome = OUTCOMES.get(change.reason, "failed")
         self._steps.release()
         self._steps.give_up(is_interrupted=outcome == "interrupted")
-        usage, cost = Usage() + record.usage, record.cost
+        usage, cost = values.Usage() + record.usage, record.cost
         if (usage, cost) != (timeline.usage, timeline.cost):
             self._steps.total(usage, cost)
         failure = timeline.failure if outcome == "failed" else None
-        entry = EndEntry(self._log.next_message_id(), self._log.at, outcome, failure)
+        entry = entries.EndEntry(self._log.next_message_id(), self._log.at, outcome, failure)
         self._log.write(TurnOver(entry))
         timeline.is_running = False
         timeline.idle_ms, timeline.outcome = self._log.at, entry.outcome
@@ -454,19 +424,19 @@ class TimelineWriter:
         """Note the last error for the end of the turn."""
         if self._timeline.is_running:
             messages = map(self._session.messages.peek, reversed(self._transcript.turn_messages))
-            errors = (m.info.error for m in messages if m is not None and isinstance(m.info, StepInfo))
-            failure = next(filter(None, errors), None) if data.code != NOT_BEGUN else None
-            self._timeline.failure = failure or Failure(data.message)
+            errors = (m.info.error for m in messages if m is not None and isinstance(m.info, values.StepInfo))
+            failure = next(filter(None, errors), None) if data.code != values.NOT_BEGUN else None
+            self._timeline.failure = failure or values.Failure(data.message)
 
     # --- messages ------------------------------------------------------------------------------------------
 
     def _message_changed(self, change: MessageChanged) -> None:
         info = change.info
         self._log.saw(info.id)
-        if isinstance(info, StepInfo):
+        if isinstance(info, values.StepInfo):
             self._step_changed(info)
 
-    def _step_changed(self, info: StepInfo) -> None:
+    def _step_changed(self, info: values.StepInfo) -> None:
         if info.id in self._timeline.hidden:
             return
         if self._steps.entry(info.id) is None and not self._asides.has(info.id):
@@ -480,13 +450,13 @@ class TimelineWriter:
         elif self._asides.end_compaction(info, message) and (info.cost or info.usage.input or info.usage.output):
             self._steps.spend(info.usage, info.cost)
 
-    def _begin(self, info: StepInfo) -> None:
+    def _begin(self, info: values.StepInfo) -> None:
         data = self._event.data if self._event is not None else None
         item = data.item if isinstance(data, ItemData) else None
         if info.compacts:
             parent = self._session.messages.peek(info.parent_id)
             parts = parent.parts.values() if parent is not None else ()
-            is_auto = any(isinstance(part, CompactionMark) and part.auto for part in parts)
+            is_auto = any(isinstance(part, values.CompactionMark) and part.auto for part in parts)
             self._asides.begin_compaction(info, is_auto=is_auto)
         elif item is not None and obj(item.metadata).get("origin") == SHELL_ORIGIN:
             self._asides.expect_shell(info)
@@ -501,14 +471,14 @@ class TimelineWriter:
         if self._label != "part.updated":
             self._part(change.message_id, change.part)
 
-    def _part(self, message_id: str, part: Part) -> None:
+    def _part(self, message_id: str, part: values.Part) -> None:
         if self._timeline.entry_of(message_id) is None and message_id not in self._timeline.shells:
             return  # such as a prompt's, which is shown when it is delivered
         if self._steps.entry(message_id) is not None:
             self._steps.part(message_id, part)
         elif self._asides.has(message_id):
             info = self._session.messages[message_id].info
-            assert isinstance(info, StepInfo)
+            assert isinstance(info, values.StepInfo)
             self._asides.part(info, part)
 
     def _text_grew(self, change: TextGrew) -> None:
@@ -522,7 +492,7 @@ class TimelineWriter:
         self._log.at = info.created_ms
         for id_ in (info.id, *message.parts):
             self._log.saw(id_)
-        if isinstance(info, UserInfo):
+        if isinstance(info, values.UserInfo):
             self._enqueue(info.id, list(message.parts.values()), NO_DETAILS)
             self._deliver([info.id])
             return
@@ -573,9 +543,9 @@ class TimelineWriter:
         if self._session.record.parent_id and self._timeline.is_running:
             self._deliver([id_])  # a subagent's prompts are given to it by its agent
 
-    def _enqueue(self, id_: str, parts: Sequence[Part], details: PromptDetails) -> None:
-        is_wish = CompactionMark in map(type, parts)
-        prompt = PendingPrompt(
+    def _enqueue(self, id_: str, parts: Sequence[values.Part], details: PromptDetails) -> None:
+        is_wish = values.CompactionMark in map(type, parts)
+        prompt = entries.PendingPrompt(
             id_,
             "compaction" if is_wish else "synthetic" if details.kind == "synthetic" else "user",
             details.delivery or "steer",
@@ -599,14 +569,14 @@ class TimelineWriter:
             timeline.asked_ms = self._log.at
             self._log.write(PromptDelivered(prompt))
             if prompt.kind != "compaction":
-                timeline.entries[id_] = PromptEntry(id_, self._log.at, prompt)
+                timeline.entries[id_] = entries.PromptEntry(id_, self._log.at, prompt)
 
     # --- permissions and questions -------------------------------------------------------------------------
 
     def _request_opened(self, change: RequestOpened) -> None:
         request = change.request
         message_id = request.call.message_id if request.call is not None else ""
-        if isinstance(request, PermissionRequest):
+        if isinstance(request, values.PermissionRequest):
             self._steps.settle(message_id)
             self._log.write(PermissionAsked(request))
         else:
@@ -615,8 +585,8 @@ class TimelineWriter:
 
     def _request_closed(self, change: RequestClosed) -> None:
         request, answer = change.request, change.answer
-        if isinstance(request, QuestionRequest):
-            closed = ClosedQuestion(request, change.answers if answer == "answered" else None)
+        if isinstance(request, values.QuestionRequest):
+            closed = entries.ClosedQuestion(request, change.answers if answer == "answered" else None)
             self._timeline.questions[request.id] = closed
             self._log.write(QuestionClosed(closed))
         elif answer not in ("answered", "rejected"):

@@ -22,13 +22,13 @@ from shim.stream.frame import normal_scope
 from shim.stream.hub import Face
 from shim.stream.response import stream
 from shim.stream.subscription import Subscription
-from universal.session.model import StepInfo
+from universal.session.values import StepInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shim.faces.opencode1._generated.event_types import SessionEvent
-    from universal.session.model import Message
+    from universal.session.messages import Message
 
 
 NOTICE_AFTER_S = 3.0

@@ -25,7 +25,9 @@ from shim.http.operation import Ctx, to_response
 from shim.lib.errors import InvalidRequest, MessageNotFound, PartNotFound
 from shim.sessions.history.checkpoints import read_ahead, read_ids
 from shim.sessions.undo import undo
-from universal.session.model import Message, Part, Session, StepInfo, UserInfo
+from universal.session.messages import Message
+from universal.session.model import Session
+from universal.session.values import Part, StepInfo, UserInfo
 
 # --- encoded messages ------------------------------------------------------------------------------------
 

@@ -25,8 +25,8 @@ from shim.lib.errors import InvalidRequest, MessageNotFound, SessionBusy
 from shim.sessions.session.open_signs import Read
 from shim.sessions.transfer.fork import fork as fork_session
 from universal.session.importer import session_model
-from universal.session.model import SessionRecord, UserInfo
 from universal.session.record_json import RecordChanges
+from universal.session.values import SessionRecord, UserInfo
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated.types import GlobalSession, ProjectSummary

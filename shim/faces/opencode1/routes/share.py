@@ -25,7 +25,7 @@ from shim.host.files.roots import visible_sessions
 from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest, ShareNotFound
 from universal.lib.jsonvalue import JsonObject, arr, obj, text
-from universal.session.model import SessionRecord
+from universal.session.values import SessionRecord
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated.types import MessageWithParts

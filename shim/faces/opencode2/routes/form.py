@@ -29,7 +29,8 @@ from shim.faces.opencode2.routes.sessions import SessionPath, face, need, need_i
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import InvalidRequest, QuestionNotFound
 from universal.lib.jsonvalue import arr, obj, text
-from universal.session.model import QuestionRequest, Session
+from universal.session.model import Session
+from universal.session.values import QuestionRequest
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import types

@@ -22,7 +22,9 @@ from shim.sessions.undo import undo
 from shim.sessions.undo.undo_plan import files_changed_in
 from universal.lib.diffs import FileDiff
 from universal.session.entries import CompactionEntry, Entries, Entry
-from universal.session.model import Message, Session, StepStart, UserInfo
+from universal.session.messages import Message
+from universal.session.model import Session
+from universal.session.values import StepStart, UserInfo
 
 DEFAULT_LIMIT = 50
 Type = Literal[

@@ -33,8 +33,8 @@ from shim.sessions.transfer.fork import fork as fork_session
 from shim.sessions.transfer.move import move as move_session
 from shim.sessions.transfer.move import subpath
 from universal.lib.jsonvalue import JsonObject
-from universal.session.model import SessionRecord
 from universal.session.record_json import RecordChanges, fork_of
+from universal.session.values import SessionRecord
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import types

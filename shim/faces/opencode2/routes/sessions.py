@@ -16,7 +16,8 @@ from shim.lib.ids import is_id
 from universal.lib.jsonvalue import JsonObject
 from universal.session import values
 from universal.session.entries import PendingPrompt
-from universal.session.model import Session, SessionRecord
+from universal.session.model import Session
+from universal.session.values import SessionRecord
 
 PERMISSIONS = {action: permission for permission, action in reversed(ACTIONS.items())} | {"edit": "edit"}
 """Action of 2.x -> permission of 1.x; all others keep their name."""

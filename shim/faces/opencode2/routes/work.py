@@ -22,8 +22,9 @@ from shim.sessions.prompts.shell_turn import shell as run_shell
 from shim.sessions.prompts.submit import resume as resume_session
 from shim.sessions.session.session_state import SessionState
 from universal.session.entries import PendingPrompt
-from universal.session.model import ModelRef, Session, SessionRecord
+from universal.session.model import Session
 from universal.session.user_prompt import Delivery
+from universal.session.values import ModelRef, SessionRecord
 
 Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
 """The name of an environment variable."""

@@ -16,7 +16,7 @@ from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import InvalidRequest
 from shim.sessions.index.named_sessions import NewSession
 from shim.sessions.placement import LABELS_KEY
-from universal.session.model import SessionRecord
+from universal.session.values import SessionRecord
 
 
 class SessionPath(BaseModel):

@@ -16,7 +16,8 @@ from shim.lib.ids import Ids
 from shim.stream.hub import Hub
 from universal.permissions import Access
 from universal.session.entries import NoteEntry
-from universal.session.model import BUSY, PermissionRequest, Session, SessionRecord
+from universal.session.model import Session
+from universal.session.values import BUSY, PermissionRequest, SessionRecord
 
 CLIENT = ("::1", "opencode2/x")
 SETTLE_S, LAID_S, LONGEST_S, REPEAT_S = 0.02, 0.04, 0.2, 0.1

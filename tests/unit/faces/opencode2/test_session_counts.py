@@ -9,8 +9,7 @@ import pytest
 
 from shim.faces.opencode2._generated.host_types import SessionStatsInfo
 from shim.faces.opencode2.session_counts import CountedCall, CountedStep, Detail, Stats, Summary
-from universal.session.model import SessionRecord
-from universal.session.values import ModelRef, Usage
+from universal.session.values import ModelRef, SessionRecord, Usage
 
 DAY_MS = 24 * 3600 * 1000
 NOON = int(datetime(2026, 5, 10, 12, tzinfo=UTC).timestamp() * 1000)

@@ -15,7 +15,7 @@ from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
-from universal.session.model import SessionRecord
+from universal.session.values import SessionRecord
 
 TIMES = 5
 """Few, so that many sessions were changed, and created, at the same time."""

@@ -15,8 +15,8 @@ from shim.sessions.prompts.prompt_request import AGENT_HINT, SUBTASK, PromptRequ
 from tests.fakes.agents_directory import FakeAgents, agent, services_for_choice
 from universal.codec import Attachment, Catalogue, Model
 from universal.items import Item
-from universal.session.model import Session, SessionRecord
-from universal.session.values import AgentMention, File, ModelRef, OtherPart, Part, Text
+from universal.session.model import Session
+from universal.session.values import AgentMention, File, ModelRef, OtherPart, Part, SessionRecord, Text
 
 MODELS = Catalogue(models=(Model("one", "One", variants=("high",)),), default_model="one")
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -15,7 +15,8 @@ from shim.sessions.prompts.prompt_request import Choice, PromptRequest, choose
 from tests.fakes.agents_directory import FakeAgents, agent, services_for_choice
 from universal.agents.acp.spec import UNTOLD
 from universal.codec import Catalogue, Model
-from universal.session.model import ModelRef, Session, SessionRecord
+from universal.session.model import Session
+from universal.session.values import ModelRef, SessionRecord
 
 TOLD = Catalogue(models=(Model("one", "One"), Model("two", "Two", variants=("high",))), default_model="two")
 

@@ -6,7 +6,9 @@ from typing import Any
 
 from shim.sessions.undo.undo_notes import UndoNotes, anchor_in
 from universal.events import EventType, Source, TurnData, UniversalEvent
-from universal.session.model import Message, ModelRef, Session, SessionRecord, StepInfo, Text, UserInfo
+from universal.session.messages import Message
+from universal.session.model import Session
+from universal.session.values import ModelRef, SessionRecord, StepInfo, Text, UserInfo
 
 
 def conversation(*prompts: str, known: str = "pi") -> Session:

@@ -9,7 +9,7 @@ from shim.faces.opencode1.routes.message import EncodedMessages
 from shim.http import wire_json
 from shim.lib.clock import from_rfc3339
 from tests.support.opencode2_story import Story, synthetic_stories
-from universal.session.model import Message
+from universal.session.messages import Message
 from universal.session.reducer import Reducer
 
 STORIES = synthetic_stories()

@@ -10,7 +10,7 @@ import pytest
 from shim.faces.opencode1.routes.session import DEFAULT_LIMIT, ListQuery, list_
 from shim.host.git.projects import Identity, belongs
 from tests.support.listed_sessions import DIRECTORIES, context_of, some_records
-from universal.session.model import SessionRecord
+from universal.session.values import SessionRecord
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "directory": (None, *DIRECTORIES),

@@ -8,7 +8,7 @@ from typing import Any
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import ROOTS, ListQuery, listing
 from tests.support.listed_sessions import DIRECTORIES, context_of, some_records
-from universal.session.model import SessionRecord
+from universal.session.values import SessionRecord
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "order": ("asc", "desc", "desc"),

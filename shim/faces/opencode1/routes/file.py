@@ -9,6 +9,7 @@ from aiohttp import web
 from pydantic import BaseModel, Field
 
 from shim.faces.opencode1 import host
+from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
 from shim.host.files import contents as files
 from shim.host.files import search
@@ -112,12 +113,6 @@ class DiffQuery(BaseModel):
     context: Annotated[int, Field(ge=0)] | None = None
 
 
-class Patch(BaseModel):
-    """A unified diff, as `git diff` writes it."""
-
-    patch: str
-
-
 @operation("vcs.get")
 async def get(ctx: Ctx) -> object:
     """Return the branches. Missing ones are left out (native OpenCode sends null, against its own document)."""
@@ -151,7 +146,7 @@ async def raw(ctx: Ctx) -> web.Response:
 
 
 @operation("vcs.apply")
-async def apply(ctx: Ctx, body: Patch) -> object:
+async def apply(ctx: Ctx, body: requests.PatchBody) -> object:
     """Apply a patch to the working tree completely or not at all. A working tree that exceeds the roots is refused."""
     if ctx.services.settings.roots and (top := await vcs.root(ctx.directory)) is not None:
         await require(top, ctx.services.settings.roots)

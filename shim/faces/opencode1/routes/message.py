@@ -17,6 +17,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
 from shim.faces.opencode1 import read
+from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.errors import CursorInvalid
 from shim.faces.opencode1.routes.session import SessionPath, need_idle, note_read
@@ -283,15 +284,8 @@ async def send_list(
 # --- undo ------------------------------------------------------------------------------------------------
 
 
-class RevertBody(BaseModel):
-    """The message to undo from; with `partID`, the part of it to undo from."""
-
-    messageID: str
-    partID: str | None = None
-
-
 @operation("session.revert")
-async def revert(ctx: Ctx, path: SessionPath, body: RevertBody) -> object:
+async def revert(ctx: Ctx, path: SessionPath, body: requests.RevertBody) -> object:
     """Restore files and hide the undone messages, which the next prompt removes."""
     record = await undo.revert(ctx.services.sessions, path.sessionID, body.messageID, body.partID)
     await ctx.services.store.flush(path.sessionID)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel
 
 from shim.faces.opencode1 import read
+from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.http.operation import Ctx
@@ -16,13 +15,6 @@ class RequestPath(BaseModel):
     """`{requestID}`."""
 
     requestID: str
-
-
-class ReplyBody(BaseModel):
-    """A user's answer. `message` tells the agent the reason of a rejection."""
-
-    reply: Literal["once", "always", "reject"]
-    message: str | None = None
 
 
 class ListQuery(BaseModel):
@@ -40,7 +32,7 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
 
 
 @operation("permission.reply")
-async def reply(ctx: Ctx, path: RequestPath, body: ReplyBody) -> object:
+async def reply(ctx: Ctx, path: RequestPath, body: requests.PermissionReplyBody) -> object:
     """Answer a request. 404 if it is unknown or was answered already."""
     ctx.services.sessions.requests.reply_permission(path.requestID, body.reply, body.message)
     return True
@@ -52,14 +44,8 @@ class PermissionPath(SessionPath):
     permissionID: str
 
 
-class ResponseBody(BaseModel):
-    """The older endpoint's body."""
-
-    response: Literal["once", "always", "reject"]
-
-
 @operation("permission.respond")
-async def respond(ctx: Ctx, path: PermissionPath, body: ResponseBody) -> object:
+async def respond(ctx: Ctx, path: PermissionPath, body: requests.PermissionResponseBody) -> object:
     """Answer a request on the older endpoint, which the web UI and SDK v1 use."""
     ctx.services.sessions.index.record(path.sessionID)
     ctx.services.sessions.requests.reply_permission(path.permissionID, body.response)
@@ -77,14 +63,8 @@ async def list_questions(ctx: Ctx, query: ListQuery) -> object:
     return [read.request(request, session.id) for session, request in requests]
 
 
-class AnswerBody(BaseModel):
-    """The chosen labels or typed texts, one list per question."""
-
-    answers: list[list[str]]
-
-
 @operation("question.reply")
-async def reply_question(ctx: Ctx, path: RequestPath, body: AnswerBody) -> object:
+async def reply_question(ctx: Ctx, path: RequestPath, body: requests.QuestionReplyBody) -> object:
     """Answer a question. 404 if it is unknown or was answered already."""
     ctx.services.sessions.requests.reply_question(path.requestID, body.answers)
     return True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shim.faces.opencode1 import read
+from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.events import FACE
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
@@ -205,16 +206,8 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     return await _answer(ctx, path.sessionID, message_id)
 
 
-class InitBody(BaseModel):
-    """`POST /session/{id}/init`."""
-
-    providerID: str
-    modelID: str
-    messageID: str
-
-
 @operation("session.init")
-async def init(ctx: Ctx, path: SessionPath, body: InitBody) -> object:
+async def init(ctx: Ctx, path: SessionPath, body: requests.InitBody) -> object:
     """Let the agent write AGENTS.md. It answers at the end of the turn."""
     model = ModelRef(body.providerID, body.modelID)
     prompt_request = PromptRequest((), body.messageID, model, unattended=unattended_policy_of_headers(ctx.request.headers))
@@ -224,19 +217,11 @@ async def init(ctx: Ctx, path: SessionPath, body: InitBody) -> object:
     return True
 
 
-class SummarizeBody(BaseModel):
-    """`POST /session/{id}/summarize`. `auto` is only displayed."""
-
-    providerID: str
-    modelID: str
-    auto: bool = False
-
-
 @operation("session.summarize")
-async def summarize(ctx: Ctx, path: SessionPath, body: SummarizeBody) -> object:
+async def summarize(ctx: Ctx, path: SessionPath, body: requests.SummarizeBody) -> object:
     """Let the agent compact its conversation. It answers at the end: false on failure (the session has the reason)."""
     model = ModelRef(body.providerID, body.modelID)
-    compacted = await run_compact(ctx.services.sessions, path.sessionID, model, auto=body.auto)
+    compacted = await run_compact(ctx.services.sessions, path.sessionID, model, auto=body.auto is True)
     await ctx.services.hub.settle(ctx.services.sessions.index.record(path.sessionID).directory, face=FACE)
     return compacted
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, RootModel
 
 from shim.faces.opencode1 import read
+from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import extra, operation
 from shim.faces.opencode1.transfer import import_
 from shim.host.files.roots import visible_sessions
@@ -232,14 +233,8 @@ async def children(ctx: Ctx, path: SessionPath) -> object:
     return list(map(read.session, ctx.services.sessions.index.children(path.sessionID)))
 
 
-class ForkBody(BaseModel):
-    """`messageID` is exclusive: the fork gets the messages before it."""
-
-    messageID: str | None = None
-
-
 @operation("session.fork")
-async def fork(ctx: Ctx, path: SessionPath, body: ForkBody | None) -> object:
+async def fork(ctx: Ctx, path: SessionPath, body: requests.ForkBody | None) -> object:
     """Create a session with the conversation up to a message. Its agent gets the conversation with its first prompt."""
     record = await fork_session(ctx.services.sessions, path.sessionID, body.messageID if body is not None else None)
     await ctx.services.store.flush(record.id)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os.path
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel
 
 from shim.faces.opencode1 import host
+from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.errors import SessionNotMoved, SessionNotWarped
 from shim.host.files.roots import require
@@ -33,15 +34,6 @@ class WorkspacePath(BaseModel):
     """`{id}` of a path."""
 
     id: WorkspaceID
-
-
-class Create(BaseModel):
-    """A kind of workspace, and a wish for its name."""
-
-    type: str
-    id: WorkspaceID | None = None
-    branch: str | None = None
-    extra: Any = None
 
 
 @operation("experimental.workspace.adapter.list")
@@ -68,7 +60,7 @@ async def statuses(ctx: Ctx) -> object:
 
 
 @operation("experimental.workspace.create")
-async def create(ctx: Ctx, body: Create) -> object:
+async def create(ctx: Ctx, body: requests.WorkspaceCreateBody) -> object:
     """Create a workspace."""
     workspaces = ctx.services.workspaces
     return host.workspace(await workspaces.create(ctx.directory, body.type, id_=body.id, branch=body.branch, extra=body.extra))
@@ -99,37 +91,15 @@ CHANGES = (
 SessionID = Annotated[str, need_id("ses")]
 
 
-class Destination(BaseModel):
-    """The target directory."""
-
-    directory: str
-
-
-class Move(BaseModel):
-    """A move. `moveChanges`: uncommitted changes shall move too."""
-
-    sessionID: SessionID
-    destination: Destination
-    moveChanges: bool = False
-
-
 @operation("experimental.controlPlane.moveSession")
-async def move(ctx: Ctx, body: Move) -> object:
+async def move(ctx: Ctx, body: requests.SessionMoveBody) -> object:
     """Move a session. Its next prompt starts an agent there with the conversation. Raises SessionNotMoved."""
     directory = await ctx.services.links.real(resolve({"directory": body.destination.directory}, {}, ctx.directory))
-    return await _move(ctx, SessionNotMoved, body.sessionID, directory, along=body.moveChanges)
-
-
-class Warp(BaseModel):
-    """A move to a workspace. `id`: None for the project's own folder; `copyChanges`: uncommitted changes shall move too."""
-
-    id: WorkspaceID | None
-    sessionID: SessionID
-    copyChanges: bool = False
+    return await _move(ctx, SessionNotMoved, body.sessionID, directory, along=body.moveChanges is True)
 
 
 @operation("experimental.workspace.warp")
-async def warp(ctx: Ctx, body: Warp) -> object:
+async def warp(ctx: Ctx, body: requests.WarpBody) -> object:
     """Move a session into or out of a workspace. Raises WorkspaceNotFound (404), SessionNotWarped."""
     here = ctx.services.sessions.index.record(body.sessionID).directory
     if body.id is not None:
@@ -137,7 +107,7 @@ async def warp(ctx: Ctx, body: Warp) -> object:
     else:
         worktree = (await ctx.services.projects.current(here)).worktree
         directory = here if worktree == "/" else worktree
-    return await _move(ctx, SessionNotWarped, body.sessionID, directory, along=body.copyChanges)
+    return await _move(ctx, SessionNotWarped, body.sessionID, directory, along=body.copyChanges is True)
 
 
 async def _move(
@@ -159,44 +129,10 @@ async def _move(
 # --- worktrees -------------------------------------------------------------------------------------------
 
 
-class CreateWorktree(BaseModel):
-    """A wish for a name, and a command to run after the checkout."""
-
-    name: str | None = None
-    startCommand: str | None = None
-
-
-class Place(BaseModel):
-    """The folder of a worktree."""
-
-    directory: str
-
-
 class ProjectPath(BaseModel):
     """`{projectID}` of a path."""
 
     projectID: str
-
-
-class Context(BaseModel):
-    """The purpose of a copy."""
-
-    context: str | None = None
-
-
-class Copy(BaseModel):
-    """The place of a new copy: `directory`/`name`."""
-
-    strategy: str
-    directory: str
-    name: str | None = None
-
-
-class CopyRemoval(BaseModel):
-    """A removal. `force`: even if the copy has changes."""
-
-    directory: str
-    force: bool
 
 
 @operation("worktree.list")
@@ -206,16 +142,16 @@ async def list_worktrees(ctx: Ctx) -> object:
 
 
 @operation("worktree.create")
-async def create_worktree(ctx: Ctx, body: CreateWorktree | None) -> object:
+async def create_worktree(ctx: Ctx, body: requests.WorktreeCreateBody | None) -> object:
     """Create a worktree."""
-    options = body or CreateWorktree()
+    options = body or requests.WorktreeCreateBody()
     created = await ctx.services.worktrees.create(ctx.directory, options.name, options.startCommand)
     worktree: Worktree = {"name": created.name, "branch": created.branch, "directory": created.directory}
     return worktree
 
 
 @operation("worktree.remove")
-async def remove_worktree(ctx: Ctx, body: Place) -> object:
+async def remove_worktree(ctx: Ctx, body: requests.WorktreeRemoveBody) -> object:
     """End everything that runs in a worktree, and remove it with its branch."""
     if await ctx.services.worktrees.is_managed(body.directory):
         await end_instance(ctx, body.directory)
@@ -224,20 +160,20 @@ async def remove_worktree(ctx: Ctx, body: Place) -> object:
 
 
 @operation("worktree.reset")
-async def reset(ctx: Ctx, body: Place) -> object:
+async def reset(ctx: Ctx, body: requests.WorktreeResetBody) -> object:
     """Reset a worktree to the default branch. All its changes are lost."""
     await ctx.services.worktrees.reset(ctx.directory, body.directory)
     return True
 
 
 @operation("experimental.projectCopy.generateName")
-async def name(ctx: Ctx, path: ProjectPath, body: Context | None) -> object:
+async def name(ctx: Ctx, path: ProjectPath, body: requests.CopyNameBody | None) -> object:
     """Generate a name for a copy."""
     return {"name": generate_name(body.context if body else None)}
 
 
 @operation("v2.projectCopy.create")
-async def copy(ctx: Ctx, path: ProjectPath, body: Copy) -> object:
+async def copy(ctx: Ctx, path: ProjectPath, body: requests.CopyBody) -> object:
     """Create a copy."""
     await require(str(Path(ctx.directory, body.directory)), ctx.services.settings.roots)
     copies = ctx.services.copies
@@ -245,7 +181,7 @@ async def copy(ctx: Ctx, path: ProjectPath, body: Copy) -> object:
 
 
 @operation("v2.projectCopy.remove")
-async def remove_copy(ctx: Ctx, path: ProjectPath, body: CopyRemoval) -> object:
+async def remove_copy(ctx: Ctx, path: ProjectPath, body: requests.CopyRemovalBody) -> object:
     """Remove a copy that this server created."""
     await ctx.services.copies.remove(path.projectID, ctx.directory, body.directory, force=body.force)
     return NO_CONTENT

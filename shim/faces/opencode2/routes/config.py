@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import BaseModel
-
 from shim.faces.opencode2 import host
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.names import rules
 from shim.faces.opencode2.routes.location_answer import place, publish_changes
@@ -23,12 +22,6 @@ from universal.lib.jsonvalue import JsonObject, arr, obj, text
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import host_types, types
     from shim.faces.opencode2._generated.host_types import ConfigInfo
-
-
-class Shell(BaseModel):
-    """`null` removes the setting."""
-
-    shell: str | None
 
 
 @operation("config.get")
@@ -61,7 +54,7 @@ async def shells(ctx: Ctx) -> object:
 
 
 @operation("experimental.config.update")
-async def update(ctx: Ctx, body: Shell) -> object:
+async def update(ctx: Ctx, body: requests.ConfigUpdateBody) -> object:
     """Write the shell into the person's file."""
     try:
         await asyncio.to_thread(ctx.services.config.update_global, {"shell": body.shell})

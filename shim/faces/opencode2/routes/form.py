@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field
 
 from shim.faces.opencode2 import asks, read
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.dialects import PREVIEW, V2_0, V2_JULY, WEB_UI
 from shim.faces.opencode2.endpoint import operation, preview_operation
@@ -162,14 +163,8 @@ async def _open(ctx: Ctx, path: FormPath) -> types.FormDetail:
     return form
 
 
-class ReplyBody(BaseModel):
-    """Key of a field -> its answer. A field without an answer may be left out."""
-
-    answer: dict[str, Any]
-
-
 @operation("session.form.reply")
-async def reply(ctx: Ctx, path: FormPath, body: ReplyBody) -> object:
+async def reply(ctx: Ctx, path: FormPath, body: requests.FormReplyBody) -> object:
     """Answer a form. 400 for an invalid answer, 409 if it was answered or cancelled already."""
     form = await _open(ctx, path)
     if (wrong := invalid(form["fields"], body.answer)) is not None:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from shim.faces.opencode2 import read, session_info
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
@@ -196,18 +197,11 @@ def _tree(message: Message) -> str | None:
 # --- undo ------------------------------------------------------------------------------------------------
 
 
-class StageBody(BaseModel):
-    """The first message to undo. `files`: restore the files too, unless it is false, as in OpenCode."""
-
-    messageID: str
-    files: bool = True
-
-
 @operation("session.revert.stage")
-async def stage(ctx: Ctx, path: SessionPath, body: StageBody) -> object:
+async def stage(ctx: Ctx, path: SessionPath, body: requests.StageBody) -> object:
     """Hide the messages from that one on. The next prompt, or `commit`, removes them."""
     message_id = await first_id(ctx, path.sessionID, body.messageID)
-    await undo.revert(ctx.services.sessions, path.sessionID, message_id, None, files=body.files)
+    await undo.revert(ctx.services.sessions, path.sessionID, message_id, None, files=body.files is not False)
     await ctx.services.store.flush(path.sessionID)
     return {"data": read.revert(await read_session(ctx, path.sessionID))}
 

@@ -6,11 +6,12 @@ Source: recordings `permission_*` of v2-20260717.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from shim.faces.opencode2 import read
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import GrantNotFound
 from shim.faces.opencode2.names import ACTIONS
@@ -29,13 +30,6 @@ class RequestPath(SessionPath):
     """`{requestID}`."""
 
     requestID: str
-
-
-class ReplyBody(BaseModel):
-    """A person's answer. `message` tells the agent why a call is rejected."""
-
-    decision: Literal["once", "always", "reject"]
-    message: str | None = None
 
 
 @operation("permission.request.list")
@@ -69,7 +63,7 @@ async def get(ctx: Ctx, path: RequestPath) -> object:
 
 
 @operation("session.permission.reply")
-async def reply(ctx: Ctx, path: RequestPath, body: ReplyBody) -> object:
+async def reply(ctx: Ctx, path: RequestPath, body: requests.PermissionReplyBody) -> object:
     """Answer a request; 404 if it is unknown or was answered already. A rejection rejects all open requests of the session."""
     need(ctx, path.sessionID)
     ctx.services.sessions.requests.reply_permission(path.requestID, body.decision, body.message)

@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from shim.faces.opencode2 import host
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import WorktreeRefused
 from shim.faces.opencode2.routes.location_answer import place, publish_changes
@@ -44,24 +45,6 @@ class Update(ProjectChanges):
     canonical: str | None = None
 
 
-class Create(BaseModel):
-    """`directory`: its place, by default in the server's data. `branch`: a new branch, from the revision `from`."""
-
-    projectID: str
-    from_: str | None = Field(default=None, alias="from")
-    branch: str | None = None
-    directory: str | None = None
-    name: str | None = None
-
-
-class Remove(BaseModel):
-    """`force`: remove it also with changes."""
-
-    projectID: str
-    directory: str
-    force: bool
-
-
 @operation("project.list")
 async def listing(ctx: Ctx) -> object:
     """All projects that were ever opened, and that of this request. None is archived, as no operation archives one."""
@@ -87,7 +70,7 @@ async def worktrees(ctx: Ctx, query: ProjectQuery) -> object:
 
 
 @operation("worktree.create")
-async def create(ctx: Ctx, body: Create) -> object:
+async def create(ctx: Ctx, body: requests.WorktreeCreateBody) -> object:
     """Create a worktree: in `directory` without a branch, or in the server's data with a branch."""
     top = (await _need(ctx, body.projectID)).worktree
     if body.directory is None:
@@ -105,7 +88,7 @@ async def create(ctx: Ctx, body: Create) -> object:
 
 
 @operation("worktree.remove")
-async def remove(ctx: Ctx, body: Remove) -> object:
+async def remove(ctx: Ctx, body: requests.WorktreeRemoveBody) -> object:
     """End what runs in a worktree and remove it. Only worktrees of this server; with changes only by `force`."""
     top = (await _need(ctx, body.projectID)).worktree
     if await ctx.services.worktrees.is_managed(body.directory):

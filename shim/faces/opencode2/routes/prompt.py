@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from pydantic import BaseModel, Field
-
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CommandNotFound, ResourceConflict, SkillNotFound
-from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, inbox_item, need, read_session
+from shim.faces.opencode2.routes.sessions import SessionPath, inbox_item, need, read_session
 from shim.host.config import skills
 from shim.host.config.skills import Skill
 from shim.host.files.contents import TEXT, sniff_type
@@ -36,7 +35,7 @@ from shim.sessions.prompts.submit import first_text, submit
 from universal.lib.jsonvalue import JsonObject
 from universal.session.entries import PendingPrompt, PromptEntry
 from universal.session.model import Session
-from universal.session.user_prompt import Delivery, PromptDetails, SkillText
+from universal.session.user_prompt import PromptDetails, SkillText
 from universal.session.values import AgentMention, File, Part, Text
 
 # --- files of a prompt -----------------------------------------------------------------------------------
@@ -127,52 +126,8 @@ def agent_parts(mentions: Sequence[JsonObject]) -> list[AgentMention]:
 # --- operations ------------------------------------------------------------------------------------------
 
 
-class Mention(BaseModel):
-    """The place of a mention in the text."""
-
-    start: int
-    end: int
-    text: str
-
-
-class FileBody(BaseModel):
-    """A file of the prompt."""
-
-    uri: str
-    name: str | None = None
-    description: str | None = None
-    mention: Mention | None = None
-
-
-class AgentBody(BaseModel):
-    """A mentioned subagent."""
-
-    name: str
-    mention: Mention | None = None
-
-
-class SkillBody(BaseModel):
-    """A mentioned skill."""
-
-    id: str
-    mention: Mention | None = None
-
-
-class PromptBody(BaseModel):
-    """`POST .../prompt`."""
-
-    id: MessageID | None = None
-    text: str
-    files: list[FileBody] | None = None
-    agents: list[AgentBody] | None = None
-    skills: list[SkillBody] | None = None
-    metadata: dict[str, Any] | None = None
-    delivery: Delivery | None = None
-    resume: bool | None = None
-
-
 @operation("session.prompt")
-async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
+async def prompt(ctx: Ctx, path: SessionPath, body: requests.PromptBody) -> object:
     """Accept a prompt. The same id with the same prompt is accepted once; with another prompt it is a 409."""
     parts, details = await _parts(ctx, path.sessionID, body)
     details = replace(details, kind="user", metadata=body.metadata or None)
@@ -187,7 +142,9 @@ async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
     return next((entry for entry in listing if entry.id == skill_id), None)
 
 
-async def _skills(ctx: Ctx, session_id: str, bodies: list[SkillBody] | None) -> tuple[list[Part], list[JsonObject]]:
+async def _skills(
+    ctx: Ctx, session_id: str, bodies: list[requests.PromptInputSkillAttachment] | None
+) -> tuple[list[Part], list[JsonObject]]:
     """The parts for the mentioned skills, and their entries in the inbox item. Raises InvalidRequest."""
     parts: list[Part] = []
     named: list[JsonObject] = []
@@ -201,7 +158,7 @@ async def _skills(ctx: Ctx, session_id: str, bodies: list[SkillBody] | None) -> 
     return parts, named
 
 
-async def _parts(ctx: Ctx, session_id: str, body: PromptBody | CommandBody) -> tuple[list[Part], PromptDetails]:
+async def _parts(ctx: Ctx, session_id: str, body: requests.PromptBody | requests.CommandBody) -> tuple[list[Part], PromptDetails]:
     """The parts of all that goes along with a text, and how the inbox shows them. Raises InvalidRequest."""
     agents = [agent.model_dump(exclude_none=True) for agent in body.agents or ()]
     files = [file.model_dump(exclude_none=True) for file in body.files or ()]
@@ -263,19 +220,8 @@ def _need_same(session: Session, prompt: PendingPrompt, body: PromptRequest) -> 
     return item
 
 
-class SyntheticBody(BaseModel):
-    """`POST .../synthetic`."""
-
-    id: MessageID | None = None
-    text: str
-    description: str | None = None
-    metadata: dict[str, Any] | None = None
-    delivery: Delivery | None = None
-    resume: bool | None = None
-
-
 @operation("session.synthetic")
-async def synthetic(ctx: Ctx, path: SessionPath, body: SyntheticBody) -> object:
+async def synthetic(ctx: Ctx, path: SessionPath, body: requests.SyntheticBody) -> object:
     """Send a text of a program. The agent gets it as a prompt; clients show it as synthetic."""
     details = PromptDetails(
         body.delivery or "steer", "synthetic", description=body.description or "", metadata=body.metadata or None
@@ -284,15 +230,8 @@ async def synthetic(ctx: Ctx, path: SessionPath, body: SyntheticBody) -> object:
     return {"data": await _admit(ctx, path.sessionID, prompt, resume=body.resume is not False)}
 
 
-class SkillRun(BaseModel):
-    """A skill for the conversation. `resume: false` keeps it until the next prompt."""
-
-    id: str
-    resume: bool | None = None
-
-
 @operation("experimental.session.skill")
-async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
+async def skill(ctx: Ctx, path: SessionPath, body: requests.SkillBody) -> object:
     """Send a skill. The agent gets it as a prompt; clients see a skill at once. Raises SkillNotFound."""
     skill = await skill_of(ctx, path.sessionID, body.id)
     if skill is None:
@@ -308,19 +247,8 @@ async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
     return NO_CONTENT
 
 
-class CommandBody(BaseModel):
-    """`POST .../command`."""
-
-    name: str
-    text: str
-    files: list[FileBody] | None = None
-    agents: list[AgentBody] | None = None
-    skills: list[SkillBody] | None = None
-    delivery: Delivery | None = None
-
-
 @operation("session.command")
-async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
+async def command(ctx: Ctx, path: SessionPath, body: requests.CommandBody) -> object:
     """Run a slash command: a template of the server or the config, or a command of the agent."""
     directory = need(ctx, path.sessionID).directory
     parts, details = await _parts(ctx, path.sessionID, body)
@@ -344,12 +272,6 @@ class InboxPath(SessionPath):
     inboxID: str
 
 
-class InboxBody(BaseModel):
-    """The body of `PATCH`."""
-
-    delivery: Delivery = Field()
-
-
 @operation("session.inbox.list")
 async def inbox(ctx: Ctx, path: SessionPath) -> object:
     """The prompts that wait, oldest first."""
@@ -358,7 +280,7 @@ async def inbox(ctx: Ctx, path: SessionPath) -> object:
 
 
 @operation("session.inbox.update")
-async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
+async def inbox_update(ctx: Ctx, path: InboxPath, body: requests.InboxUpdateBody) -> object:
     """Change the delivery of a waiting prompt. 409 if it does not wait any more."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     is_changed = actor.prompt_queue.redeliver(path.inboxID, body.delivery)

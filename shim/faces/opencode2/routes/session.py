@@ -12,15 +12,16 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, StrictBool
+from pydantic import BaseModel, BeforeValidator, Field
 
 from shim.faces.opencode1.transfer import import_
 from shim.faces.opencode2 import read, session_info
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.events import ReadOnlyWire
 from shim.faces.opencode2.routes import cursors
-from shim.faces.opencode2.routes.sessions import ModelFields, RuleBody, SessionID, SessionPath, model_of, need, read_session
+from shim.faces.opencode2.routes.sessions import SessionPath, model_of, need, read_session
 from shim.faces.opencode2.session_info import info_of
 from shim.host.files.roots import require, visible_sessions
 from shim.host.git.projects import belongs
@@ -46,27 +47,8 @@ ROOTS = "null"
 """The value of `parentID` that selects sessions without a parent."""
 
 
-class Location(BaseModel):
-    """The location of a session."""
-
-    directory: str
-
-
-class CreateBody(BaseModel):
-    """`POST /api/session`."""
-
-    id: SessionID | None = None
-    parentID: SessionID | None = None
-    title: str | None = None
-    agent: str | None = None
-    model: ModelFields | None = None
-    location: Location | None = None
-    metadata: dict[str, Any] | None = None
-    permissions: list[RuleBody] | None = None
-
-
 @operation("session.create")
-async def create(ctx: Ctx, body: CreateBody) -> object:
+async def create(ctx: Ctx, body: requests.SessionCreateBody) -> object:
     """Create a session. If a session with this id exists, it is returned unchanged."""
     services = ctx.services
     if body.id is not None and services.sessions.index.find_record(body.id) is not None:
@@ -92,7 +74,7 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
     return {"data": read.info(await read_session(ctx, record.id))}
 
 
-async def _directory(ctx: Ctx, body: CreateBody) -> str:
+async def _directory(ctx: Ctx, body: requests.SessionCreateBody) -> str:
     if body.parentID is not None:
         parent = ctx.services.sessions.index.find_record(body.parentID)
         if parent is None:
@@ -227,17 +209,8 @@ async def get(ctx: Ctx, path: SessionPath) -> object:
     return {"data": read.info(await read_session(ctx, path.sessionID))}
 
 
-class UpdateBody(BaseModel):
-    """The fields to change."""
-
-    title: str | None = None
-    metadata: dict[str, Any] | None = None
-    permissions: list[RuleBody] | None = None
-    archived: StrictBool | None = None
-
-
 @operation("session.update")
-async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
+async def update(ctx: Ctx, path: SessionPath, body: requests.SessionUpdateBody) -> object:
     """Rename, archive or restore a session, or set its metadata or rules. Archiving twice changes nothing."""
     changes: RecordChanges = {}
     if body.title is not None:
@@ -260,14 +233,8 @@ async def remove(ctx: Ctx, path: SessionPath) -> object:
     return NO_CONTENT
 
 
-class ForkBody(BaseModel):
-    """`before`: the first message that is not copied. Without it, the whole conversation is copied."""
-
-    before: str | None = None
-
-
 @operation("session.fork")
-async def fork(ctx: Ctx, path: SessionPath, body: ForkBody) -> object:
+async def fork(ctx: Ctx, path: SessionPath, body: requests.ForkBody) -> object:
     """Create a session with a copy of the conversation up to a message."""
     need(ctx, path.sessionID)
     before = None if body.before is None else await first_id(ctx, path.sessionID, body.before)
@@ -288,41 +255,22 @@ async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
     raise MessageNotFound(session_id, message_id)
 
 
-class AgentBody(BaseModel):
-    """A mode, which OpenCode's clients call agent."""
-
-    agent: str
-
-
 @operation("session.switchAgent")
-async def switch_agent(ctx: Ctx, path: SessionPath, body: AgentBody) -> object:
+async def switch_agent(ctx: Ctx, path: SessionPath, body: requests.SwitchAgentBody) -> object:
     """Select a mode from the next prompt on. An unknown mode fails then, as in OpenCode."""
     await ctx.services.sessions.patch(path.sessionID, mode=body.agent)
     return NO_CONTENT
 
 
-class ModelBody(BaseModel):
-    """A model."""
-
-    model: ModelFields
-
-
 @operation("session.switchModel")
-async def switch_model(ctx: Ctx, path: SessionPath, body: ModelBody) -> object:
+async def switch_model(ctx: Ctx, path: SessionPath, body: requests.SwitchModelBody) -> object:
     """Select a model from the next prompt on. A model of another provider means another agent."""
     await ctx.services.sessions.patch(path.sessionID, model=model_of(body.model))
     return NO_CONTENT
 
 
-class MoveBody(BaseModel):
-    """The new location. `delivery` is ignored, because a session at work cannot move."""
-
-    directory: str
-    delivery: Literal["steer", "queue"] | None = None
-
-
 @operation("session.move")
-async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
+async def move(ctx: Ctx, path: SessionPath, body: requests.MoveBody) -> object:
     """Move the session to another directory. Its agent starts there with the next prompt. 400 while it is at work."""
     here = need(ctx, path.sessionID).directory
     directory = await ctx.services.links.real(resolve({"directory": body.directory}, {}, here))
@@ -334,14 +282,8 @@ async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
     return NO_CONTENT
 
 
-class ViewBody(BaseModel):
-    """`idle`: `time.idle` of the end of the turn that the person has seen."""
-
-    idle: float
-
-
 @operation("session.view")
-async def view(ctx: Ctx, path: SessionPath, body: ViewBody) -> object:
+async def view(ctx: Ctx, path: SessionPath, body: requests.ViewBody) -> object:
     """Note that the person has seen the end of a turn."""
     state = await ctx.services.sessions.state(path.sessionID)
     state.record_viewed(int(body.idle))
@@ -402,7 +344,7 @@ class ImportBody(BaseModel):
 
     info: dict[str, Any]
     messages: list[dict[str, Any]]
-    location: Location | None = None
+    location: requests.LocationPublicRef | None = None
 
 
 @operation("experimental.session.import")

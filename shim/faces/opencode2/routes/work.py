@@ -5,13 +5,14 @@ Source: compat_fixtures/opencode2/operations.json, recordings `wait`, `hang_inte
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import InstructionTooLarge, ResourceConflict
-from shim.faces.opencode2.routes.sessions import MessageID, ModelFields, SessionPath, inbox_item, need, read_session
+from shim.faces.opencode2.routes.sessions import SessionPath, inbox_item, need, read_session
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import Conflict, InvalidRequest, LimitReached, ServiceUnavailable
 from shim.sessions.prompts.compact import begin
@@ -23,7 +24,6 @@ from shim.sessions.prompts.submit import resume as resume_session
 from shim.sessions.session.session_state import SessionState
 from universal.session.entries import PendingPrompt
 from universal.session.model import Session
-from universal.session.user_prompt import Delivery
 from universal.session.values import ModelRef, SessionRecord
 
 Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
@@ -95,15 +95,8 @@ async def environment(ctx: Ctx, path: SessionPath, body: EnvironmentBody) -> obj
     return NO_CONTENT
 
 
-class CompactBody(BaseModel):
-    """`POST .../compact`."""
-
-    id: MessageID | None = None
-    delivery: Delivery | None = None
-
-
 @operation("session.compact")
-async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
+async def compact(ctx: Ctx, path: SessionPath, body: requests.CompactBody) -> object:
     """Ask the agent to compact its conversation, after the running turn. Answer when that is accepted."""
     delivery = body.delivery or "steer"
     try:
@@ -115,15 +108,8 @@ async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
     return {"data": inbox_item(session, PendingPrompt(message_id, "compaction", delivery, accepted_ms, number))}
 
 
-class ShellBody(BaseModel):
-    """`POST .../shell`."""
-
-    id: MessageID | None = None
-    command: str
-
-
 @operation("session.shell")
-async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
+async def shell(ctx: Ctx, path: SessionPath, body: requests.ShellBody) -> object:
     """Run a person's command in the session's directory, and answer at its end. The agent learns of it with the next prompt."""
     mode = need(ctx, path.sessionID).mode or "build"
     await run_shell(ctx.services.sessions, path.sessionID, body.command, mode, body.id)
@@ -134,28 +120,15 @@ async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
 # --- texts outside of conversations ----------------------------------------------------------------------
 
 
-class SessionBody(BaseModel):
-    """The prompt. The session's conversation goes before it."""
-
-    prompt: str
-
-
-class TextBody(BaseModel):
-    """The prompt, without a session. `model`: by default that of the default agent."""
-
-    prompt: str
-    model: ModelFields | None = None
-
-
 @operation("session.generate")
-async def of_session(ctx: Ctx, path: SessionPath, body: SessionBody) -> object:
+async def of_session(ctx: Ctx, path: SessionPath, body: requests.GenerateBody) -> object:
     """Ask the session's agent and model in a separate process. The session does not change, and may be at work meanwhile."""
     session = await ctx.services.sessions.session(path.sessionID)
     return await _generate(ctx, session.record.directory, body.prompt, session, None, context=session)
 
 
 @operation("experimental.generate.text")
-async def of_nothing(ctx: Ctx, body: TextBody) -> object:
+async def of_nothing(ctx: Ctx, body: requests.GenerateTextBody) -> object:
     """Ask the default agent, or the agent of the model, in the request's directory."""
     session = Session(SessionRecord("", directory=ctx.directory), "")
     model = None if body.model is None else ModelRef(body.model.providerID, body.model.id)
@@ -188,12 +161,6 @@ class EntryPath(SessionPath):
     key: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9._-]*$", max_length=200)]
 
 
-class EntryBody(BaseModel):
-    """Any JSON value. The agent gets a text as it is, and other values as JSON."""
-
-    value: Any
-
-
 @operation("experimental.session.instructions.entry.list")
 async def listing(ctx: Ctx, path: SessionPath) -> object:
     """The instructions that hold from the next prompt on."""
@@ -202,7 +169,7 @@ async def listing(ctx: Ctx, path: SessionPath) -> object:
 
 
 @operation("experimental.session.instructions.entry.put")
-async def put(ctx: Ctx, path: EntryPath, body: EntryBody) -> object:
+async def put(ctx: Ctx, path: EntryPath, body: requests.EntryBody) -> object:
     """Set an instruction. Raises InstructionTooLarge, LimitReached."""
     state = await _open_entry(ctx, path)
     entries = state.instructions.entries

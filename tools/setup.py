@@ -35,8 +35,12 @@ ROWS: Mapping[str, Row] = {
     "$schema": Row("shown only", "It is for editors."),
     "agent": Row(
         "in part",
-        "`permission` and `tools` of `build` and `plan` hold with every agent, and `disable` takes a mode away. Prompts and "
-        "models, and agents of your own, do not act: clients are offered the agents' modes alone.",
+        "Primary agents of your own (`agent`, `.opencode/agent(s)`) are in the list of agents with every agent, and run in its "
+        "`build`: `prompt`, `permission`, `tools`, `model` and `variant` (of an agent that is here), `color`, `hidden`. The "
+        "model is told `steps`; nothing enforces them. The prompt is added to the agent's own and replaces nothing: {text_of}. "
+        "What is set for `build` and `plan` acts too, and `disable` takes a mode away. Subagents are given to {subagents}, where "
+        "what they deny and ask holds. `temperature`, `top_p` and `options` do not act, and nothing that is set for OpenCode's "
+        "`general`, `explore`, `title`, `summary` and `compaction`.",
     ),
     "attachment": Row("OpenCode alone", _MODEL),
     "autoshare": Row("shown only", "The older name of `share`, which alone acts."),
@@ -44,7 +48,9 @@ ROWS: Mapping[str, Row] = {
     "command": Row("acts", "With every agent; an agent or a model that is not here is left out, and that is said."),
     "compaction": Row("OpenCode alone", "Other agents decide by themselves when they compact."),
     "default_agent": Row(
-        "acts", "With every agent, for prompts that name none. A project may only choose `plan` or `read-only`."
+        "acts",
+        "With every agent, for prompts that name none, an agent of your own too. A project may only choose `plan` or "
+        "`read-only`.",
     ),
     "disabled_providers": Row("acts", "The providers are this server's agents. A project switches none on."),
     "enabled_providers": Row("shown only", "`disabled_providers` acts."),
@@ -120,7 +126,10 @@ def render() -> str:
     takers = [spec.title for spec in specs if "mcp" in spec.setup.takes]
     others = [spec.title for spec in specs if "mcp" not in spec.setup.takes and not spec.setup.reads_own]
     system = [spec.title for spec in specs if spec.setup.text != "never"]
+    claude = [spec.title for spec in specs if "subagents" in spec.setup.takes]
     words = {
+        "subagents": ", ".join((*claude, *own)),
+        "text_of": f"as system text with {', '.join(system)}, with a prompt otherwise",
         "mcp": ", ".join((*takers, *own)),
         "no_mcp": ", ".join(others),
         "text": f"every agent: {', '.join(system)} as system text, {', '.join(own)} by themselves, all others with a prompt",

@@ -147,6 +147,8 @@ RULE_FILES = (
 
 BUILD, PLAN, BYPASS = "build", "plan", "bypass"
 """Ids of modes: the usual one, that in which files are never edited, and that in which only written rules are applied."""
+MODES = frozenset({"", BUILD, PLAN, BYPASS, "accept-edits", "auto", "read-only", "full-access"})
+"""Ids of modes of coding agents: an agent of the configuration with such a name only adds to the mode."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from universal.permissions import Rule
 
-Part: TypeAlias = Literal["mcp"]
-"""A part of a set-up that not every agent takes: `mcp` are its MCP servers."""
+Part: TypeAlias = Literal["mcp", "subagents"]
+"""A part of a set-up that not every agent takes: its MCP servers, and its agents that are only subagents."""
 TOOLS_SERVER = "opencode-plugins"
 """Name of the MCP server with the person's own tools. Clients and rules have such a tool by its own name."""
 GUARD_RULES = tuple(Rule(permission, "*", "ask") for permission in ("bash", "edit", TOOLS_SERVER))
 """Rules for an agent alone, so that it asks before calls that plugins look at. They ask no person."""
-PARTS: Mapping[Part, str] = {"mcp": "MCP servers (`mcp`)"}
+PARTS: Mapping[Part, str] = {"mcp": "MCP servers (`mcp`)", "subagents": "subagents (`agent`)"}
 """Part -> its name for a person, with the keys of `opencode.json` that it comes from."""
 
 
@@ -45,6 +45,40 @@ class McpServer:
         return ("/bin/sh", "-c", 'cd -- "$0" && exec "$@"', self.cwd, *self.command) if self.cwd else self.command
 
 
+class ConfigAgent(NamedTuple):
+    """An agent of the person's configuration: a primary one that a person chooses, a subagent, or both (`all`).
+
+    model  `provider/model`, or ""
+    rules  its own permission rules
+    steps  most steps of the model for one prompt; None without a limit
+    idle   keys of it that no agent of this server applies
+    """
+
+    name: str
+    mode: Literal["primary", "subagent", "all"] = "all"
+    description: str = ""
+    prompt: str = ""
+    model: str = ""
+    variant: str = ""
+    color: str = ""
+    rules: tuple[Rule, ...] = ()
+    steps: int | None = None
+    is_hidden: bool = False
+    idle: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What its model is told; "" if there is nothing."""
+        words = f"You are the agent `{self.name}`, until another one is named.\n\n{self.prompt}" if self.prompt else ""
+        limit = STEPS.format(steps=self.steps) if self.steps else ""
+        return "\n\n".join(filter(None, (words, limit)))
+
+
+STEPS = "Answer each prompt after at most {steps} steps (requests to the model): call no more tools then, and say what is left."
+NO_AGENT = "No agent of the configuration is chosen: what was said of one before holds no longer."
+"""What a model is told in a mode without words of its own, if others have some."""
+
+
 class DirectorySetup(NamedTuple):
     """The set-up of a directory for one prompt. What is not trusted or switched off is not in it."""
 
@@ -53,6 +87,7 @@ class DirectorySetup(NamedTuple):
     """Instructions for the model: its agent's system text where it has one, else they go with a prompt."""
     has_plugins: bool = False
     """Whether plugins look at calls, so that the agent must ask about all that it can."""
+    subagents: tuple[ConfigAgent, ...] = ()
 
     @property
     def guard_rules(self) -> tuple[Rule, ...]:
@@ -62,7 +97,8 @@ class DirectorySetup(NamedTuple):
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts that are not empty, of those that an agent may lack."""
-        return ("mcp",) if self.servers else ()
+        has_subagents = any(agent.mode == "subagent" for agent in self.subagents)
+        return (*(("mcp",) if self.servers else ()), *(("subagents",) if has_subagents else ()))
 
 
 NO_SETUP = DirectorySetup()

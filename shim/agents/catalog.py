@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 from shim.agents.offered_commands import Offer
 from universal.codec import AgentSpec, Mode, Model, modes_of
+from universal.permissions import MODES
+from universal.setup import ConfigAgent
 
+EMPTY: Mapping[str, ConfigAgent] = {}
 FIRST_MODES = ("build", "plan")
 """The first modes of the list, where every OpenCode client expects them."""
 
@@ -27,12 +30,16 @@ SHARED_MODES = {
 
 @dataclass(frozen=True, slots=True)
 class OfferedMode:
-    """A mode that a person can choose, and the agents that have it. `is_subagent`: a prompt names it, nobody chooses it."""
+    """A mode or an agent of the configuration that a person can choose, and the coding agents that have it.
+
+    `is_subagent`: a prompt names it, nobody chooses it; `own`: what the configuration says of it.
+    """
 
     name: str
     description: str
     specs: tuple[AgentSpec, ...] = ()
     is_subagent: bool = False
+    own: ConfigAgent | None = None
 
 
 GENERAL = OfferedMode(
@@ -66,8 +73,13 @@ def takes_images(offer: Offer, model: Model) -> bool:
     return offer.spec.capabilities.images and model.images
 
 
-def modes(offers: Sequence[Offer], first: str | None = None, leave_out: Collection[str] = ()) -> list[OfferedMode]:
-    """List the union of all agents' modes without `leave_out`, with `first` in front if it exists.
+def modes(
+    offers: Sequence[Offer],
+    first: str | None = None,
+    leave_out: Collection[str] = (),
+    own: Mapping[str, ConfigAgent] = EMPTY,
+) -> list[OfferedMode]:
+    """List the union of all agents' modes without `leave_out` and the agents that are `own`, with `first` in front if it exists.
 
     Clients request the list without a session. So a mode that agents describe differently gets one description for all, and a
     mode that only some agents have names them.
@@ -79,10 +91,20 @@ def modes(offers: Sequence[Offer], first: str | None = None, leave_out: Collecti
     described = {id_: _mode_description(id_, having, len(offers)) for id_, having in offers_by_mode.items()} or {
         BUILD.id: BUILD.description
     }
-    modes = [name for name in (first, *FIRST_MODES) if name in described]
+    everyone = tuple(offer.spec for offer in offers)
     specs = {id_: tuple(offer.spec for offer, _ in having) for id_, having in offers_by_mode.items()}
-    listed = [OfferedMode(name, described[name], specs.get(name, ())) for name in dict.fromkeys([*modes, *described])]
-    more = [GENERAL] if any(offer.spec.capabilities.subagents for offer in offers) else []
+    for name, agent in own.items():
+        if name not in MODES and agent.mode != "subagent":
+            described[name], specs[name] = agent.description, everyone
+        elif name in described:
+            described[name] = agent.description or described[name]
+    modes = [name for name in (first, *FIRST_MODES, *own) if name in described]
+    listed = [
+        OfferedMode(name, described[name], specs.get(name, ()), own=own.get(name)) for name in dict.fromkeys([*modes, *described])
+    ]
+    more = [GENERAL] if any(spec.capabilities.subagents for spec in everyone) else []
+    takers = tuple(spec for spec in everyone if "subagents" in spec.setup.takes or spec.setup.reads_own)
+    more += [OfferedMode(row.name, row.description, takers, True, row) for row in own.values() if row.mode == "subagent"]
     return [mode for mode in (*listed, *more) if mode.name not in leave_out]
 
 

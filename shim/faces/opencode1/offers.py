@@ -10,13 +10,13 @@ Source: openapi Provider, Model, Agent, Command; recordings `endpoints` of 1.18.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from shim.agents.catalog import OfferedMode, models_of, takes_images, with_models
 from shim.agents.offered_commands import Offer, OfferedCommand
 from universal.codec import Model
-from universal.permissions import Enforcement
+from universal.permissions import MODES, Enforcement
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated import host_types
@@ -64,18 +64,31 @@ def _model(offer: Offer, model: Model) -> host_types.Model:
     }
 
 
-def agent(mode: OfferedMode) -> host_types.Agent:
-    """A mode. Its options tell of each agent that has it who enforces the rules, and when a prompt during a turn reaches it."""
+def agent(mode: OfferedMode, offers: Sequence[Offer] = ()) -> host_types.Agent:
+    """A mode, or an agent of the configuration.
+
+    Its options tell of each coding agent that has it who enforces the rules, and when a prompt during a turn reaches it. A model
+    that none of `offers` has is left out.
+    """
     enforced = {spec.name: _enforcement(spec.enforcement) for spec in mode.specs}
-    return {
+    own = mode.own
+    rules = own.rules if own is not None else ()
+    row: host_types.Agent = {
         "name": mode.name,
         "description": mode.description,
-        "mode": "subagent" if mode.is_subagent else "primary",
-        "native": True,
-        # Empty: rules of the configuration apply in all modes.
-        "permission": [],
-        "options": {"enforcement": enforced, "delivery": _delivery(mode)} if enforced else {},
+        "mode": "subagent" if mode.is_subagent else "primary" if own is None else own.mode,
+        "native": own is None or mode.name in MODES,
+        # Without rules of its own: those of the configuration apply in all modes.
+        "permission": [{"permission": rule.permission, "pattern": rule.pattern, "action": rule.action} for rule in rules],
+        "options": {"enforcement": enforced, "delivery": _delivery(mode)} if enforced and not mode.is_subagent else {},
     }
+    if own is not None:
+        provider, _, model = own.model.partition("/")
+        if any(offer.spec.name == provider and model in models_of(offer) for offer in offers):
+            row["model"] = {"providerID": provider, "modelID": model}
+        more = {"prompt": own.prompt, "variant": own.variant, "color": own.color, "steps": own.steps, "hidden": own.is_hidden}
+        row |= {key: value for key, value in more.items() if value}  # type: ignore[typeddict-item]
+    return row
 
 
 def _delivery(mode: OfferedMode) -> dict[str, object]:

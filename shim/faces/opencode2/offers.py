@@ -21,17 +21,24 @@ PACKAGE = "opencode-shim"
 
 
 def agent(mode: OfferedMode, permissions: list[types.PermissionRule]) -> host_types.AgentInfo:
-    """The `AgentInfo` of a mode. In: the config's permission rules, which hold for every mode."""
+    """The `AgentInfo` of a mode or of an agent of the configuration. In: the config's permission rules for it."""
+    own = mode.own
     info: host_types.AgentInfo = {
         "id": mode.name,
         "name": mode.name.capitalize(),
-        "mode": "subagent" if mode.is_subagent else "primary",
-        "hidden": False,
+        "mode": "subagent" if mode.is_subagent else "primary" if own is None else own.mode,
+        "hidden": own is not None and own.is_hidden,
         "permissions": permissions,
         "request": {"settings": {}, "headers": {}, "body": {}},
     }
     if mode.description:
         info["description"] = mode.description
+    if own is not None and own.prompt:
+        info["system"] = own.prompt
+    if own is not None and own.color:
+        info["color"] = own.color
+    if own is not None and own.steps:
+        info["steps"] = own.steps
     return info
 
 

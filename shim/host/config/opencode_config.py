@@ -54,8 +54,9 @@ from shim.host.config.config_reader import (
 from shim.host.files.roots import within
 from shim.lib import disk
 from shim.processes.child_environment import child_environment
-from universal.lib.jsonvalue import obj
-from universal.permissions import BUILD, PLAN, Rule, rules_from_config
+from universal.lib.jsonvalue import obj, text
+from universal.permissions import BUILD, MODES, PLAN, Rule, rules_from_config
+from universal.setup import ConfigAgent
 
 __all__ = [
     "FILE_LIMIT_BYTES",
@@ -148,6 +149,23 @@ class OpenCodeConfig:
         parts = [obj(values.get(key)) for values in both for key in ("agent", "mode")]
         return frozenset(name for part in parts for name, row in part.items() if obj(row).get("disable") is True) - {BUILD}
 
+    @cached_property
+    def agents(self) -> Mapping[str, ConfigAgent]:
+        """The agents of all sources by name, and what is set for the agents' own modes. None that is disabled."""
+        rows = agents_of(self.values)
+        return {name: row for name, row in rows.items() if name not in self.disabled_agents}
+
+    @cached_property
+    def primary_agents(self) -> Mapping[str, ConfigAgent]:
+        """Those of them that a person can choose, beside the agents' own modes."""
+        return {name: row for name, row in self.agents.items() if name not in MODES and row.mode != "subagent"}
+
+    @cached_property
+    def personal_agents(self) -> Mapping[str, ConfigAgent]:
+        """The same without what the project says."""
+        rows = agents_of(self.personal_values)
+        return {name: row for name, row in rows.items() if name not in self.disabled_agents}
+
     def offers(self, provider: str) -> bool:
         """Whether a provider is offered: it is not in `disabled_providers`. A project switches none on."""
         personal, project = self.personal_values.get("disabled_providers"), self.project_values.get("disabled_providers")
@@ -182,14 +200,47 @@ class OpenCodeConfig:
         )
 
 
+def agents_of(values: Mapping[str, Any]) -> dict[str, ConfigAgent]:
+    """The agents of a configuration. `mode` is an older form of `agent`, and has primary ones."""
+    rows = {name: obj(row) for name, row in obj(values.get("agent")).items()}
+    for name, row in obj(values.get("mode")).items():
+        rows[name] = {**rows.get(name, {}), **obj(row), "mode": "primary"}
+    return {
+        name: ConfigAgent(
+            name,
+            "primary" if name in MODES else row.get("mode") or "all",
+            text(row.get("description")),
+            text(row.get("prompt")).strip(),
+            text(row.get("model")),
+            text(row.get("variant")),
+            text(row.get("color")),
+            rules_from_config(row.get("permission")),
+            row.get("steps") or row.get("maxSteps"),
+            row.get("hidden") is True,
+            tuple(key for key in row if key in _IDLE),
+        )
+        for name, row in rows.items()
+        if name not in _NATIVE_AGENTS
+    }
+
+
+_NATIVE_AGENTS = frozenset({"general", "explore", "title", "summary", "compaction"})
+"""OpenCode's own agents that are no modes. What is set for them is for OpenCode alone."""
+_IDLE = frozenset({"temperature", "top_p", "options"})
+"""Keys of an agent that this server does not apply; unknown keys are options too."""
+
+
 def rules_of_values(values: Mapping[str, Any], mode: str = "") -> tuple[Rule, ...]:
     """Return the rules of a configuration in a mode: those for all agents, then those of the agent that the mode runs.
 
     As in OpenCode, `tools` is an older form of `permission` that comes before it, and `mode` one of `agent` that comes after.
-    `plan` has its own rules; all other modes are ways to run `build`. What `build` allows counts in `build` alone.
+    `plan` and agents of the configuration have their own rules; other modes are ways to run `build`. What `build` allows counts
+    in `build` alone.
     """
-    name = PLAN if mode == PLAN else BUILD
-    agents = [obj(obj(values.get(key)).get(name)) for key in ("agent", "mode")]
+    parts = [obj(values.get(key)) for key in ("agent", "mode")]
+    is_own = mode not in MODES and any(mode in part for part in parts)
+    name = mode if is_own or mode == PLAN else BUILD
+    agents = [obj(part.get(name)) for part in parts]
     rules = [rule for agent in agents for rule in rules_from_config(agent.get("permission"))]
     is_own_mode = mode in ("", name)
     tools = rules_from_config(permissions_of_tools(obj(values.get("tools"))))

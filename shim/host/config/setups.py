@@ -16,7 +16,7 @@ from shim.host.config.instruction_files import InstructionFiles, InstructionText
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.errors import LimitReached, McpServerNotFound
 from universal.lib.jsonvalue import arr, obj, text
-from universal.setup import TOOLS_SERVER, DirectorySetup, McpServer
+from universal.setup import NO_AGENT, TOOLS_SERVER, DirectorySetup, McpServer
 
 SERVERS_LIMIT = 100
 """Maximum MCP servers that clients may add to one directory."""
@@ -79,7 +79,7 @@ class Setups:
         self._texts: dict[str, InstructionTexts] = {}
         self._current = current
         self._changes: dict[str, _Changes] = {}
-        self._made: dict[tuple[str, bool], tuple[OpenCodeConfig, DirectorySetup]] = {}
+        self._made: dict[tuple[str, bool, str], tuple[OpenCodeConfig, DirectorySetup]] = {}
         """Set-ups, and the configurations that they were made from. A change by a client removes all."""
 
     async def refresh(self, directory: str) -> None:
@@ -105,17 +105,25 @@ class Setups:
         """Read the instructions, and look which tools and plugins there are. Blocking."""
         return instructions.read(directory, config), self.plugins and self.plugins.look(directory, config)
 
-    def now(self, directory: str, *, with_project: bool) -> DirectorySetup:
-        """Return the set-up. In: whether the project's part of it counts, which strangers may have written."""
-        config, key = self._current(directory), (directory, with_project)
+    def now(self, directory: str, mode: str = "", *, with_project: bool) -> DirectorySetup:
+        """Return the set-up in a mode, or of an agent of it.
+
+        In: whether the project's part of it counts, which strangers may have written.
+        """
+        config, key = self._current(directory), (directory, with_project, mode)
         made = self._made.get(key)
         if made is None or made[0] is not config:
-            made = self._made[key] = config, self._make(directory, with_project=with_project)
+            made = self._made[key] = config, self._make(directory, mode, with_project=with_project)
             while len(self._made) > CHANGED_LIMIT:
                 del self._made[next(iter(self._made))]
         return made[1]
 
-    def _make(self, directory: str, *, with_project: bool) -> DirectorySetup:
+    def _make(self, directory: str, mode: str, *, with_project: bool) -> DirectorySetup:
+        config = self._current(directory)
+        agents = config.agents if with_project else config.personal_agents
+        own = agents[mode].text if mode in agents else ""
+        own = own or (NO_AGENT if any(row.text for row in agents.values() if row.mode != "subagent") else "")
+        subagents = tuple(row for row in agents.values() if row.mode != "primary" and row.name != mode)
         rows = self._servers(directory, with_project=with_project)
         limit_ms = obj(self._values(directory, with_project=with_project).get("experimental")).get("mcp_timeout")
         servers = [_server(name, row, limit_ms) for name, row in rows.items() if _is_on(row) and name != TOOLS_SERVER]
@@ -124,8 +132,9 @@ class Setups:
             servers.append(tools)
             has_plugins = self.plugins.has_plugins(directory, with_project=with_project)
         texts = self._texts.get(directory, InstructionTexts())
-        text_ = "\n\n".join((*texts.personal, *(texts.project if with_project else ())))
-        return DirectorySetup(tuple(server for server in servers if server.command or server.url), text_, has_plugins)
+        text_ = "\n\n".join(filter(None, (own, *texts.personal, *(texts.project if with_project else ()))))
+        servers = [server for server in servers if server.command or server.url]
+        return DirectorySetup(tuple(servers), text_, has_plugins, subagents)
 
     def switches(self, directory: str, *, with_project: bool) -> dict[str, bool]:
         """Return the MCP servers of a directory by name, those that are off too. True: it is on."""

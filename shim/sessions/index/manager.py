@@ -14,6 +14,7 @@ from typing import Any, Unpack
 
 import structlog
 
+from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.files.roots import require
 from shim.lib.errors import (
     InvalidRequest,
@@ -567,7 +568,7 @@ class SessionManager:
         session = rules_from_json(list(record.permission)) if record.permission else ()
         parent, variables = self.index.find(record.parent_id) if record.parent_id else None, state.variables
         if parent is not None:
-            session = _rules_of(self.index.line(state.id))
+            session = (*_rules_of(self.index.line(state.id)), *_rules_of_subagent(self.deps.config_now(record.directory), record))
             variables = variables if parent.state is None else {**parent.state.variables, **variables}
         agent = self.deps.agents.get(state.session.agent)
         environment = {**self.deps.agents.environment(), **variables}
@@ -618,3 +619,9 @@ def _rules_of(line: Iterable[SessionEntry]) -> tuple[Rule, ...]:
         if record.permission and not entry.subagent:
             rules = inherit(rules_from_json(list(record.permission)), rules)
     return rules
+
+
+def _rules_of_subagent(config: OpenCodeConfig | None, record: SessionRecord) -> tuple[Rule, ...]:
+    """What the configuration denies or asks for a subagent of it, whatever the agent above it may do."""
+    own = config.agents.get(record.mode or "") if config is not None else None
+    return tuple(rule for rule in own.rules if rule.action != "allow") if own is not None and own.mode != "primary" else ()

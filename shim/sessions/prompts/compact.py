@@ -67,7 +67,9 @@ async def begin(
         details=PromptDetails(delivery),
     )
     pending = accepted_prompt(
-        manager.deps.ids.new("item"), prompt, PromptPayload(choice.agent.spec.name, choice.model, is_compact=True)
+        manager.deps.ids.new("item"),
+        prompt,
+        PromptPayload(choice.agent.spec.name, choice.model, is_compact=True, mode=choice.base),
     )
     await settle(manager, actor)
     actor.prompt(pending)

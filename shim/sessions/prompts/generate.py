@@ -75,7 +75,7 @@ async def _turn(deps: SessionDeps, choice: Choice, directory: str, prompt: str, 
     body = PromptRequest((Text("", conversation + prompt),), system=SYSTEM)
     modes = {mode.id for mode in modes_of(choice.agent.spec, choice.agent.catalogue)}
     mode = next((mode for mode in QUIET if mode in modes), choice.mode)
-    accepted, _ = await accept(body, replace(choice, mode=mode), deps.ids)
+    accepted, _ = await accept(body, replace(choice, mode=mode, base=choice.base if mode == choice.mode else ""), deps.ids)
     try:
         once.actor.prompt(accepted)
         await once.state.idle()

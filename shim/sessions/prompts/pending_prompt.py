@@ -17,10 +17,11 @@ from universal.unattended_policy import UnattendedPolicy
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The mode and the model that answer a prompt."""
+    """The mode and the model that answer a prompt. `base`: the agent's mode, if `mode` is an agent of the configuration."""
 
     mode: str
     model: ModelRef
+    base: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class PendingPrompt:
 
     def with_choice(self, agent: str, model: str | None, choice: ModelChoice) -> PendingPrompt:
         """The prompt for another agent or model. `model`: for the agent; `choice`: for the message."""
-        prompt = replace(self.prompt, model=model, variant=choice.model.variant, mode=choice.mode)
+        prompt = replace(self.prompt, model=model, variant=choice.model.variant, mode=choice.base or choice.mode)
         return replace(self, agent=agent, refused="", prompt=prompt, choice=choice)
 
     @property

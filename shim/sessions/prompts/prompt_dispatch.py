@@ -215,9 +215,11 @@ class PromptDispatcher:
     def prepare(self, pending: PendingPrompt, *, is_first: bool = False) -> PromptDispatch:
         """A prompt as the agent gets it: with what it has missed, its rules and its set-up. The first may name the session."""
         dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes, self._deps.agents.title_of)
-        policy = self._policy(self._state, pending.prompt.mode or "")
+        name = (pending.choice or pending.user_prompt).mode
+        policy = self._policy(self._state, name)
         session_rules = policy.for_engine(reads_project=self._has_project_settings)
         agent = self._deps.agents.get(pending.agent)
+        self._process.chosen = name, pending.prompt.mode or ""
         setup = self._process.setup(with_project=self._has_project_settings)
         if setup.servers and agent is not None:  # tools and plugins are one of them
             self._wake_plugins(agent)
@@ -380,9 +382,10 @@ class PromptDispatcher:
         native = self._native.get(name)
         options = pending.launch_options(agent.located.path or "", self._directory, native, self._state.variables)
         self._has_project_settings = self._may_use_project_settings
+        chosen = self._process.chosen = (pending.choice or pending.user_prompt).mode, pending.prompt.mode or ""
         setup = self._process.setup(with_project=self._has_project_settings)
         self._wake_plugins(agent)
-        own_rules = self._policy(self._state, pending.prompt.mode or "").for_agent()
+        own_rules = self._policy(self._state, chosen[0]).for_agent()
         held, unheld_why = await bounds_here(agent.spec, own_rules, self._deps.agents.environment())
         rules = (*own_rules, *setup.guard_rules)
         options = replace(options, rules=rules, project_settings=self._has_project_settings, setup=setup, bounds=held)
@@ -390,12 +393,12 @@ class PromptDispatcher:
             context.forget(self._state.session, name)
         if await self._process.start(agent, options):
             self._on_start(name, options.resume)
-            self._notify_gaps(pending, agent, unheld_why)
+            self._notify_gaps(agent, unheld_why)
             self._process.greet()
 
-    def _notify_gaps(self, pending: PendingPrompt, agent: Agent, unheld_why: str) -> None:
+    def _notify_gaps(self, agent: Agent, unheld_why: str) -> None:
         """Tell a person, once for each agent, which of their rules cannot be enforced with it, and what it leaves out."""
-        policy, spec = self._policy(self._state, pending.prompt.mode or ""), agent.spec
+        policy, spec = self._policy(self._state, self._process.chosen[0]), agent.spec
         gaps = spec.enforcement.gaps((*policy.config, *policy.session))
         missing = spec.setup.gaps(self._process.setup(with_project=self._has_project_settings))
         rules_text = gaps_notice(spec.title, gaps) if gaps else ""
@@ -690,11 +693,7 @@ class Offers:
 def _joins(pending: PendingPrompt, answered: PendingPrompt) -> bool:
     """Whether a prompt can be taken in by the answer to another one: for the same model in the same mode, and no command."""
     prompt, other = pending.prompt, answered.prompt
-    is_same = (pending.agent, prompt.model, prompt.variant, prompt.mode) == (
-        answered.agent,
-        other.model,
-        other.variant,
-        other.mode,
-    )
+    modes = [(one.choice or one.user_prompt).mode for one in (pending, answered)]
+    is_same = (pending.agent, prompt.model, prompt.variant, modes[0]) == (answered.agent, other.model, other.variant, modes[1])
     is_command = prompt.compact or other.compact or prompt.text.lstrip().startswith(COMMAND_SIGNS)
     return is_same and not is_command and not pending.refused and not pending.waits_for_all

@@ -32,6 +32,7 @@ class PromptPayload:
     is_compact  not a prompt, but the wish to compact
     refused     why no agent can be sent it as it was chosen (an unknown model, agent)
     unattended  what happens to asks that nobody answers, if the prompt says it
+    mode        the agent's mode, if the message names an agent of the configuration instead
     """
 
     agent: str
@@ -41,6 +42,7 @@ class PromptPayload:
     is_compact: bool = False
     refused: str = ""
     unattended: UnattendedPolicy | None = None
+    mode: str = ""
 
     def to_json(self) -> JsonObject:
         """The payload as the item keeps it."""
@@ -48,6 +50,7 @@ class PromptPayload:
         fields |= {"compact": True} if self.is_compact else {"text": list(self.text)}
         fields |= {"files": list(self.files)} if self.files else {}
         fields |= {"refused": self.refused} if self.refused else {}
+        fields |= {"mode": self.mode} if self.mode else {}
         return fields if self.unattended is None else {**fields, "unattended": str(self.unattended)}
 
     @classmethod
@@ -65,6 +68,7 @@ class PromptPayload:
             is_compact=fields.get("compact") is True,
             refused=text(fields.get("refused")),
             unattended=parse(unattended) if unattended else None,
+            mode=text(fields.get("mode")),
         )
 
 
@@ -100,7 +104,7 @@ def _pending_prompt(item: Item, user_prompt: UserPrompt, payload: PromptPayload)
         attachments=tuple(map(partial(_attachment, parts), payload.files)),
         model=payload.model,
         variant=(user_prompt.model.variant if user_prompt.model is not None else None) or None,
-        mode=user_prompt.mode or None,
+        mode=payload.mode or user_prompt.mode or None,
         system=user_prompt.system or None,
         compact=payload.is_compact,
     )

@@ -19,10 +19,12 @@ from shim.sessions.prompts.prompt_payload import PromptPayload, accepted_prompt,
 from shim.sessions.session.dependencies import SessionDeps
 from universal.codec import Attachment, Model, modes_of
 from universal.items import ContentPart, FileRefPart, ImagePart, TextPart
-from universal.lib.jsonvalue import JsonObject
+from universal.lib.jsonvalue import JsonObject, text
+from universal.permissions import BUILD
 from universal.session.model import Session
 from universal.session.user_prompt import NO_DETAILS, PromptDetails, UserPrompt, model_json
 from universal.session.values import AgentMention, File, ModelRef, OtherPart, Part, StepInfo, Text
+from universal.setup import ConfigAgent
 from universal.unattended_policy import UnattendedPolicy
 
 AGENT_HINT = " Use the above message and context to generate a prompt and call the task tool with subagent: "
@@ -34,6 +36,7 @@ class Choice:
     """The agent, model, variant and mode that answer a prompt.
 
     `model`: as the agent gets it; `model_ref`: as the user's message names it; `refused`: as of `PendingPrompt`.
+    `base`: the mode of the coding agent, if `mode` is an agent of the configuration.
     """
 
     agent: Agent
@@ -42,6 +45,7 @@ class Choice:
     mode: str
     model_ref: ModelRef
     refused: str = ""
+    base: str = ""
 
 
 class UnknownChoice(InvalidRequest):
@@ -83,7 +87,10 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
     last = session.record.model or ModelRef("", "")
     if agents.get(last.provider_id) is None and _is_imported(session, last):
         last = ModelRef("", "")  # it was another server's
-    wish = body.model or ModelRef("", "")
+    named = body.mode or session.record.mode or text(config.personal_values.get("default_agent")) or BUILD
+    own = config.agents.get(named)
+    own_model = await _model_of_own(agents, config, own) if own is not None and body.model is None else None
+    wish = body.model or own_model or ModelRef("", "")
     provider = wish.provider_id or last.provider_id
     model_id = wish.model_id or last.model_id
     if not provider:
@@ -103,9 +110,13 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
     if model is None:
         raise UnknownChoice(f'Model not found: "{provider}/{model_id}". Available: {", ".join(m.id for m in catalogue.models)}.')
     agent_modes = [m.id for m in modes_of(agent.spec, agent.catalogue) if m.id not in config.disabled_agents]
-    mode = body.mode or session.record.mode or _default_mode(config, agent_modes)
-    if mode not in agent_modes:
+    mode = body.mode or session.record.mode or _default_mode(config, [*agent_modes, *config.primary_agents])
+    base = ""
+    if mode in config.primary_agents and mode not in agent_modes:
+        base = BUILD
+    elif mode not in agent_modes:
         modes = {m.id for a in agents.usable() for m in modes_of(a.spec, a.catalogue)} - config.disabled_agents
+        modes |= config.primary_agents.keys()
         if mode not in modes:
             raise UnknownChoice(f'Agent not found: "{mode}". Available agents: {", ".join(sorted(modes))}.')
         if mode in CAREFUL:
@@ -113,11 +124,19 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
             raise UnknownChoice(f'{agent.spec.title} has no mode "{mode}", so nothing was sent. It has: {modes_text}.')
         mode = "build"
     same_model = body.model is None or last.model_id == model_id
-    variant = body.variant or (last.variant if same_model else None)
+    variant = body.variant or (own_model.variant if own_model is not None else last.variant if same_model else None)
     if variant in ("default", "") or variant not in model.variants:
         variant = None
-    named = model_id != OWN_CHOICE or model in catalogue.models
-    return Choice(agent, model_id if named else None, variant, mode, ModelRef(provider, model_id, variant))
+    is_chosen = model_id != OWN_CHOICE or model in catalogue.models
+    return Choice(agent, model_id if is_chosen else None, variant, mode, ModelRef(provider, model_id, variant), base=base)
+
+
+async def _model_of_own(agents: AgentDirectory, config: OpenCodeConfig, own: ConfigAgent) -> ModelRef | None:
+    """The model of an agent of the configuration, with its variant; None if it names none that an agent here has."""
+    provider, _, model_id = own.model.partition("/")
+    agent = await agents.offer(provider) if model_id and config.offers(provider) else None
+    is_here = agent is not None and _model(agent, model_id) is not None
+    return ModelRef(provider, model_id, own.variant or None) if is_here else None
 
 
 async def _agent_there(deps: SessionDeps, agent: Agent, directory: str, model_id: str, mode: str | None) -> Agent:
@@ -241,6 +260,7 @@ async def accept(body: PromptRequest, choice: Choice, ids: Ids, roots: Sequence[
         tuple(files),
         refused=choice.refused,
         unattended=body.unattended,
+        mode=choice.base,
     )
     return accepted_prompt(ids.new("item"), prompt, payload, tuple(content)), errors
 

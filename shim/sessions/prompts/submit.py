@@ -106,7 +106,8 @@ async def resume(manager: SessionManager, actor: SessionActor) -> None:
             continue
         with suppress(UnknownChoice):  # then it keeps its own choice, with which it runs or fails
             choice = await prompt_request.choose(manager.deps, actor.main.session, PromptRequest(()))
-            again = accepted.with_choice(choice.agent.spec.name, choice.model, ModelChoice(choice.mode, choice.model_ref))
+            chosen = ModelChoice(choice.mode, choice.model_ref, choice.base)
+            again = accepted.with_choice(choice.agent.spec.name, choice.model, chosen)
             actor.prompt_queue.replace_parked(message_id, again)
     actor.prompt_queue.resume()
 

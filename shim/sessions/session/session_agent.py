@@ -78,8 +78,10 @@ class SessionAgent:
         self.generation = 0
         self.resumes = False
         """Whether the process was started to go on with a conversation of its agent."""
-        self._text: tuple[int, str] | None = None
-        """The instructions that went with a prompt, and the process that got them."""
+        self._text: tuple[int, str] = (0, "")
+        """The instructions of the last prompt, and the process that got it."""
+        self.chosen: tuple[str, str] = ("", "")
+        """The last prompt's agent by its name, and the mode in which the process runs it."""
         self.reads_project = False
         """Whether the process was started with the project's settings."""
         self.bounds: Bounds | None = None
@@ -98,8 +100,9 @@ class SessionAgent:
 
     @property
     def mode(self) -> str:
-        """The mode that the agent reports, or ""."""
-        return self.codec.mode if self.codec is not None else ""
+        """The mode that the agent reports, or the agent of the configuration that it runs in this mode, or ""."""
+        (name, base), mode = self.chosen, self.codec.mode if self.codec is not None else ""
+        return name if name != base and mode in ("", base) else mode
 
     @property
     def live_work(self) -> Sequence[str]:
@@ -223,7 +226,7 @@ class SessionAgent:
 
     def setup(self, *, with_project: bool) -> DirectorySetup:
         """The directory's set-up as it is now. In: whether the agent has, or will have, the project's settings."""
-        return self._deps.setups.now(self._directory, with_project=with_project)
+        return self._deps.setups.now(self._directory, self.chosen[0], with_project=with_project)
 
     async def refusal(self, session_id: str, data: PermissionData) -> str:
         """Show a call to the person's plugins. Returns why they refuse it, or ""."""
@@ -238,7 +241,9 @@ class SessionAgent:
     def lacks_text(self, use: SetupUse, words: str) -> bool:
         """Whether the instructions must go with the next prompt, because the process has not got them. They count as given."""
         before, self._text = self._text, (self.generation, words)
-        return not use.has_text(resumes=self.resumes) and before != self._text
+        if before[0] == self.generation:
+            return before[1] != words and not use.reads_own
+        return not use.has_text(resumes=self.resumes)
 
     def change_setup(self) -> bool:
         """Give a running agent the set-up as it is now. False if there is none, or if it takes one with a prompt alone."""

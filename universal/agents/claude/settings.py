@@ -28,7 +28,7 @@ from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Output, Prompt
 from universal.items import Json
 from universal.lib.jsonvalue import obj
 from universal.permissions import may_forbid
-from universal.setup import NO_SETUP, DirectorySetup, McpServer
+from universal.setup import NO_SETUP, ConfigAgent, DirectorySetup, McpServer
 
 _FLAGS = (
     "--print",
@@ -154,13 +154,16 @@ class Settings:
         MCP servers go over the control channel, so that their secrets are in no argument and in no file. Claude answers when it
         has connected them, and a prompt that comes meanwhile waits for that (2.1.330).
         """
-        text = {"appendSystemPrompt": self._setup.text} if self._setup.text else {}
-        yield self.request({"subtype": "initialize", "hooks": hooks, "forwardSubagentText": True, **text})
+        setup = self._setup
+        more: Msg = {"appendSystemPrompt": setup.text} if setup.text else {}
+        if setup.subagents:
+            more["agents"] = {agent.name: _subagent(agent) for agent in setup.subagents}
+        yield self.request({"subtype": "initialize", "hooks": hooks, "forwardSubagentText": True, **more})
         yield from self.change_setup(self._setup)
 
     def has_text_of(self, setup: DirectorySetup) -> bool:
-        """Whether Claude was started with the instructions of a set-up. They cannot be changed while it runs."""
-        return setup.text == self._setup.text
+        """Whether Claude was started with the instructions and subagents of a set-up. A running one takes no others."""
+        return (setup.text, setup.subagents) == (self._setup.text, self._setup.subagents)
 
     def change_setup(self, setup: DirectorySetup) -> Iterator[Output]:
         """Give Claude the MCP servers of a set-up if they have changed. They replace those that it got before."""
@@ -268,6 +271,13 @@ class Settings:
         )
         if models != self.catalogue.models:
             self.catalogue = replace(self.catalogue, models=models)
+
+
+def _subagent(agent: ConfigAgent) -> Msg:
+    """A subagent as Claude takes it. A model of another provider is left out, so that it gets that of the session."""
+    provider, _, model = agent.model.partition("/")
+    words = {"description": agent.description or agent.name, "prompt": agent.prompt or agent.description or agent.name}
+    return {**words, "model": model} if provider == NAME and model else words
 
 
 def _server(server: McpServer) -> Msg:

@@ -26,7 +26,7 @@ CLAUDE = AgentSpec(
     version_args=("--version",),
     capabilities=EVERYTHING,
     modes=MODES,
-    setup=SetupUse(frozenset({"mcp"}), text="start"),
+    setup=SetupUse(frozenset({"mcp", "subagents"}), text="start"),
     project_settings=ProjectSettingsUse(("claude",), leaves_out=True, rule_files=RULE_FILES),
     spare=SPARE,
     rewinds=True,

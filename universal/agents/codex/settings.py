@@ -173,8 +173,8 @@ class Settings:
         )
 
     def needs_restart(self, prompt: Prompt) -> bool:
-        """Whether the rules or the set-up of a prompt need other tools than the thread has, and so a new process."""
-        return not self.has_tools_of(prompt.rules) or (bool(self.approval) and prompt.setup != self.setup)
+        """Whether the rules or the MCP servers of a prompt need other tools than the thread has, and so a new process."""
+        return not self.has_tools_of(prompt.rules) or (bool(self.approval) and prompt.setup.servers != self.setup.servers)
 
     def server_name(self, name: str) -> str:
         """The name of an MCP server in the person's set-up, which Codex may have by another name."""

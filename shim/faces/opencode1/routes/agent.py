@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 async def modes(ctx: Ctx) -> object:
     """List the modes of all installed agents, `default_agent` first. It is never empty, as clients then send nothing."""
     config, agents = await list_offers(ctx.services, ctx.directory)
-    listed = catalog.modes(agents, config.default_agent, config.disabled_agents)
-    return [offers.agent(mode) for mode in listed]
+    listed = catalog.modes(agents, config.default_agent, config.disabled_agents, config.agents)
+    return [offers.agent(mode, agents) for mode in listed]
 
 
 @operation("app.skills")

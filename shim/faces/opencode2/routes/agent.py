@@ -52,9 +52,11 @@ async def get(ctx: Ctx, path: AgentPath) -> object:
 
 async def _agents(ctx: Ctx) -> list[host_types.AgentInfo]:
     config, agents = await list_offers(ctx.services, ctx.directory)
-    modes = catalog.modes(agents, config.default_agent, config.disabled_agents)
-    permissions = rules([rule.to_json() for rule in rules_from_config(config.permission)])
-    return [offers.agent(mode, permissions) for mode in modes]
+    modes = catalog.modes(agents, config.default_agent, config.disabled_agents, config.agents)
+    shared = rules_from_config(config.permission)
+    own = [mode.own.rules if mode.own is not None else () for mode in modes]
+    permissions = [rules([rule.to_json() for rule in (*shared, *more)]) for more in own]
+    return [offers.agent(mode, rows) for mode, rows in zip(modes, permissions, strict=True)]
 
 
 @operation("command.list")

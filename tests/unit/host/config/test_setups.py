@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from shim.host.config.config_reader import Source, merge
-from shim.host.config.opencode_config import OpenCodeConfig
+from shim.host.config.opencode_config import OpenCodeConfig, rules_of_values
 from shim.host.config.setups import SERVERS_LIMIT, Setups
 from shim.lib.errors import LimitReached, McpServerNotFound
-from universal.setup import McpServer
+from universal.permissions import Rule
+from universal.setup import NO_AGENT, McpServer
 
 NEAR = {"type": "local", "command": ["near", "-x"], "environment": {"A": "b"}, "timeout": 7}
 FAR = {"type": "remote", "url": "https://far.invalid", "headers": {"h": "v"}}
@@ -88,3 +89,31 @@ def test_a_set_up_is_made_once_for_each_configuration() -> None:
     assert made.now("/p", with_project=True) is before
     made.switch("/p", "near", on=False)
     assert made.now("/p", with_project=True).servers == ()
+
+
+def test_an_agent_has_its_own_text_and_a_projects_one_only_with_the_project() -> None:
+    made = setups({"agent": {"scribe": {"prompt": "MINE", "steps": 3}}}, {"agent": {"scribe": {"prompt": "THEIRS"}}})
+    assert "THEIRS" in made.now("/p", "scribe", with_project=True).text
+    text = made.now("/p", "scribe", with_project=False).text
+    assert ("MINE" in text, "at most 3 steps" in text, "THEIRS" in text) == (True, True, False)
+    assert made.now("/p", "build", with_project=True).text == made.now("/p", "plan", with_project=True).text == NO_AGENT
+
+
+def test_subagents_are_those_that_are_not_primary_and_not_chosen() -> None:
+    rows = {"one": {"mode": "primary"}, "two": {"mode": "subagent"}, "three": {}, "off": {"disable": True}, "general": {}}
+    made = setups({"agent": rows, "mode": {"old": {"prompt": "p"}}})
+    assert [agent.name for agent in made.now("/p", with_project=True).subagents] == ["two", "three"]
+    assert [agent.name for agent in made.now("/p", "three", with_project=True).subagents] == ["two"]
+    assert list(OpenCodeConfig({"agent": {"one": {}, "two": {"mode": "subagent"}, "build": {}}}).primary_agents) == ["one"]
+
+
+def test_an_agent_has_its_own_rules_and_not_those_of_build() -> None:
+    rows = {
+        "build": {"permission": {"edit": "deny"}},
+        "scribe": {"permission": {"bash": "allow"}},
+        "bypass": {"color": "#000000"},
+    }
+    values = {"permission": {"webfetch": "ask"}, "agent": rows}
+    assert rules_of_values(values, "scribe") == (Rule("webfetch", "*", "ask"), Rule("bash", "*", "allow"))
+    assert Rule("edit", "*", "deny") in rules_of_values(values, "bypass")
+    assert Rule("edit", "*", "deny") in rules_of_values(values, "unknown")

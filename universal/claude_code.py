@@ -12,7 +12,7 @@ from universal.codec import AgentFolder, HeldCalls, SpareUse
 from universal.items import Json
 from universal.lib.jsonline import get_text
 from universal.permissions import Rule
-from universal.sandbox import SandboxUse
+from universal.sandbox import HELD_KEYS, SandboxUse
 from universal.slash_commands import CommandFolder, CommandSources, PluginFolders
 
 # --- its folders ----------------------------------------------------------------------------------------
@@ -44,6 +44,7 @@ SANDBOX = SandboxUse(
     files=("~/.claude.json",),
     hosts=("api.anthropic.com", "console.anthropic.com", "platform.claude.com", "claude.ai"),
     variables=("ANTHROPIC_BASE_URL",),
+    shown=HELD_KEYS,
 )
 
 # --- its commands ---------------------------------------------------------------------------------------

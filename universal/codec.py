@@ -331,6 +331,8 @@ class LaunchSpec:
     cwd: str
     env: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     settings: SettingsFile | None = None
+    descriptors: tuple[int, ...] = ()
+    """Open files that the process inherits."""
     events: str = "/event"
     """Path of the event stream, for an agent that is an HTTP server."""
 

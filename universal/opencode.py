@@ -11,7 +11,7 @@ from typing import Any
 
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
-from universal.sandbox import SandboxUse
+from universal.sandbox import HELD_KEYS, SandboxUse
 from universal.slash_commands import CommandFolder, CommandSources
 
 ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
@@ -43,6 +43,7 @@ SANDBOX = SandboxUse(
     hosts=("opencode.ai", "api.anthropic.com", "api.openai.com", "openrouter.ai", "generativelanguage.googleapis.com"),
     variables=("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"),
     settings=tuple(f"$XDG_CONFIG_HOME/opencode/{name} or ~/.config/opencode/{name}" for name in _CONFIG[:3]),
+    shown=HELD_KEYS,
 )
 
 

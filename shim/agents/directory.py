@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -54,6 +54,9 @@ from shim.processes.recorder import RecordedHandle, Recorder
 from shim.store.base import Store
 from universal.codec import AgentSpec, Catalogue, Codec, Exit, LaunchOptions, LaunchSpec, Model, SettingsFile
 from universal.lib.jsonvalue import obj
+
+if TYPE_CHECKING:
+    from shim.processes.egress import Egress
 
 # --- settings files of a process --------------------------------------------------------------------------------
 
@@ -403,18 +406,25 @@ class AgentDirectory:
         folder: Path | None = None
         if launch.settings is not None:
             launch, folder = await asyncio.to_thread(write, launch, launch.settings)
+        egress: Egress | None = None
         try:
             if options.bounds is not None:
                 from shim.agents import sandboxes  # late: few agents run in one
 
                 also = [] if folder is None else [str(folder)]
                 inherited = {**self._environ, **{name: value for name, value in launch.env.items() if value is not None}}
-                launch = await asyncio.to_thread(sandboxes.launch_inside, agent.spec, options.bounds, launch, inherited, also)
-            exited = on_exit if folder is None else partial(_remove_settings, folder, on_exit)
-            return await transport.spawn(launch, self._environ, on_lines=on_lines, on_exit=exited, name=name)
+                given = agent.spec, options.bounds
+                reach = await asyncio.to_thread(sandboxes.reach, *given, inherited)
+                egress = sandboxes.Egress.open(reach, self._environ, name) if reach is not None else None
+                launch = await asyncio.to_thread(sandboxes.launch_inside, *given, launch, inherited, also, egress)
+            handle = await transport.spawn(
+                launch, self._environ, on_lines=on_lines, on_exit=partial(_end, folder, egress, on_exit), name=name
+            )
+            if egress is not None:
+                egress.hand_over()
+            return handle
         except BaseException as error:  # a cancelled start leaves no file of settings
-            if folder is not None:
-                remove(folder)
+            _clean_up(folder, egress)
             if isinstance(error, AgentNotFound):
                 raise AgentNotFound(f"{error} {agent.spec.install_hint}") from error
             raise
@@ -569,7 +579,14 @@ def _keep(store: Store, agent: Agent, stamp: str | None) -> None:
         store.set_value(NAMESPACE, agent.spec.name, to_store(offer))
 
 
-def _remove_settings(folder: Path, on_exit: OnExit, exit_: Exit) -> None:
-    """Remove the settings of a process that has ended. It is one small file, so this may run in the loop."""
-    remove(folder)
+def _clean_up(folder: Path | None, egress: Egress | None) -> None:
+    """Remove the settings of a process that has ended, one small file, and its connections."""
+    if folder is not None:
+        remove(folder)
+    if egress is not None:
+        egress.close()
+
+
+def _end(folder: Path | None, egress: Egress | None, on_exit: OnExit, exit_: Exit) -> None:
+    _clean_up(folder, egress)
     on_exit(exit_)

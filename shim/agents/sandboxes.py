@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import universal
 from shim.agents.login_signs import place
 from shim.host.files.roots import repository_above
 from shim.lib.errors import AgentStartFailed
+from shim.processes import sandbox_start
+from shim.processes.egress import Egress, Reach
 from shim.processes.sandbox import SYSTEM, Enclosure, Tool, enclose, find_tool
 from universal.codec import AgentSpec, LaunchSpec
 from universal.permissions import Rule
 from universal.sandbox import Bounds, bounds_of
 
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+STARTER = str(Path(sandbox_start.__file__))
+FILE_BYTES = 2**20
+"""Bytes of a file of settings that are searched for addresses of models."""
+_ADDRESS = re.compile(r"""base_?url["']?\s*[:=]\s*["'](https?://[^"'\s]+)""", re.IGNORECASE)
 PACKAGE = str(Path(universal.__file__).parent)
 """Files of ours that agents load (Pi's gate)."""
 
 
 def bounds(spec: AgentSpec, rules: Iterable[Rule]) -> Bounds | None:
-    """Return what a process under these rules is held to, or None. An agent inside of the server has no process."""
-    return bounds_of(spec.sandbox.level, rules) if spec.binaries else None
+    """Return what a process under these rules is held to, or None. An agent inside of the server has no process.
+
+    One that is an HTTP server keeps the network in `project`, since we reach it that way.
+    """
+    found = bounds_of(spec.sandbox.level, rules) if spec.binaries else None
+    is_reached_by_network = spec.transport == "http" and found is not None and found.level == "project"
+    return found._replace(web=None) if found is not None and is_reached_by_network else found
 
 
 async def bounds_here(spec: AgentSpec, rules: Iterable[Rule], environ: Mapping[str, str]) -> tuple[Bounds | None, str]:
@@ -40,10 +55,45 @@ def tool(environ: Mapping[str, str]) -> Tool:
     return find_tool(environ.get("PATH", os.defpath))
 
 
+def reach(spec: AgentSpec, bounds: Bounds, environ: Mapping[str, str]) -> Reach | None:
+    """Return what an agent without a network reaches; None if it has one. In: the whole environment. Blocking.
+
+    Raises AgentStartFailed for an agent that cannot do without.
+    """
+    if bounds.web is None:
+        return None
+    if spec.transport == "http":
+        raise AgentStartFailed(
+            f"{spec.title} was not started: its sandbox is strict, and this server reaches it over the network. Set its sandbox "
+            'to "project", or use it as an agent of the Agent Client Protocol.'
+        )
+    use = spec.sandbox
+    named = [address for name in use.variables if (address := environ.get(name))]
+    written = [address for path in _first_places(use.settings, environ) for address in _addresses_in(path)]
+    addresses = [urlsplit(address) for address in (*named, *written)]
+    here = [address for address in addresses if address.hostname in LOOPBACK]
+    ports = [address.port or (443 if address.scheme == "https" else 80) for address in here]
+    hosts = {address.hostname for address in addresses if address.hostname} - LOOPBACK
+    return Reach(frozenset(hosts.union(() if named else use.hosts)), tuple(dict.fromkeys(ports)), bounds.web)
+
+
+def _addresses_in(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            return _ADDRESS.findall(file.read(FILE_BYTES).decode("utf-8", "replace"))
+    except OSError:
+        return []
+
+
 def launch_inside(
-    spec: AgentSpec, bounds: Bounds, launch: LaunchSpec, environ: Mapping[str, str], also: Sequence[str] = ()
+    spec: AgentSpec,
+    bounds: Bounds,
+    launch: LaunchSpec,
+    environ: Mapping[str, str],
+    also: Sequence[str] = (),
+    egress: Egress | None = None,
 ) -> LaunchSpec:
-    """Return the launch with the sandbox before it. In: the whole environment; what to read besides. Blocking.
+    """Return the launch with the sandbox before it. In: the whole environment; what to read besides; its connections. Blocking.
 
     Raises AgentStartFailed, also where no sandbox can be made.
     """
@@ -58,12 +108,18 @@ def launch_inside(
         launch.cwd,
         repository_above(launch.cwd),
         environ.get("HOME") or os.sep,
+        environ.get("TMPDIR") or "/tmp",  # noqa: S108 - its own, in memory
         writable=[str(path) for path in (*folders, *files, *_first_places(use.paths, environ))],
         fixed=[str(path) for path in fixed],
         readable=[*programs(launch.argv[0], environ), PACKAGE, *also],
     )
-    argv = enclose(made_by, enclosure, launch.argv, has_network=True)
-    return replace(launch, argv=tuple(argv), env={**use.env, **launch.env})
+    env = {**use.env, **launch.env}
+    if egress is not None:
+        python = os.path.realpath(sys.executable)
+        starter = (python, "-I", "-S", STARTER, str(egress.descriptor), ",".join(map(str, egress.reach.listeners)))
+        enclosure = replace(enclosure, starter=starter, readable=[*enclosure.readable, sys.base_prefix, STARTER])
+        launch, env = replace(launch, descriptors=(egress.descriptor,)), {**env, **egress.reach.variables}
+    return replace(launch, argv=tuple(enclose(made_by, enclosure, launch.argv)), env=env)
 
 
 def _first_places(names: Iterable[str], environ: Mapping[str, str]) -> Iterator[Path]:

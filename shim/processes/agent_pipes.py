@@ -231,7 +231,9 @@ class AgentProcess:
         token = secrets.token_hex(8)
         environment = child_environment(env, {**agent_shell(env), **spec.env}, token)
         try:
-            transport, pipes = await child_process.connect(_Pipes, spec.argv, cwd=spec.cwd, environment=environment)
+            transport, pipes = await child_process.connect(
+                _Pipes, spec.argv, cwd=spec.cwd, environment=environment, descriptors=spec.descriptors
+            )
         except (OSError, ValueError) as error:
             raise _start_error(spec, error) from error
         self = cls(transport, pipes, token, secrets_of({**env, **environment}), on_lines, on_exit, waits or Waits())

@@ -60,12 +60,15 @@ async def start(
 
 
 async def connect(
-    protocol: Callable[[], P], argv: Sequence[str], *, cwd: str, environment: ChildEnvironment
+    protocol: Callable[[], P], argv: Sequence[str], *, cwd: str, environment: ChildEnvironment, descriptors: Sequence[int] = ()
 ) -> tuple[asyncio.SubprocessTransport, P]:
-    """Start a program whose three pipes feed a protocol. It leads a group. Raises OSError, ValueError."""
+    """Start a program whose three pipes feed a protocol, and that inherits `descriptors`. It leads a group.
+
+    Raises OSError, ValueError.
+    """
     loop = asyncio.get_running_loop()
     starting: Coroutine[Any, Any, tuple[asyncio.SubprocessTransport, P]] = loop.subprocess_exec(
-        protocol, *argv, cwd=cwd, env=dict(environment), start_new_session=True
+        protocol, *argv, cwd=cwd, env=dict(environment), start_new_session=True, pass_fds=descriptors
     )
     return await _whole(starting, _disconnect)
 

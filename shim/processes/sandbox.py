@@ -35,6 +35,8 @@ TEMPORARY_BYTES = 512 * 2**20
 """Size of the folders that live in memory: `/tmp` and the home."""
 PROCESSES = 4_096
 """Processes and threads inside, of an account that is not root. The kernel counts those of this sandbox alone."""
+NOBODY = "65534"
+"""What root is called inside. A root without capabilities may make no sandbox of its own there, as Codex does."""
 SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private")
 """Files of the system that only root reads. A server that runs as root would show them."""
@@ -62,12 +64,17 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """Absolute places of one start. `readable` and `writable` may be missing; `fixed` lie in `writable`."""
+    """Absolute places of one start. `readable` and `writable` may be missing; `fixed` lie in `writable`.
+
+    `starter`: arguments before the agent's own, of what connects it where it has no network (`sandbox_start`); () if it has one.
+    """
 
     bounds: Bounds
     directory: str
     repository: str
     home: str
+    temporary: str = "/tmp"  # noqa: S108 - its own, in memory
+    starter: Sequence[str] = ()
     writable: Sequence[str] = ()
     fixed: Sequence[str] = ()
     readable: Sequence[str] = ()
@@ -95,7 +102,7 @@ def find_tool(path: str) -> Tool:
     )
 
 
-def enclose(tool: Tool, place: Enclosure, argv: Sequence[str], *, has_network: bool) -> list[str]:
+def enclose(tool: Tool, place: Enclosure, argv: Sequence[str]) -> list[str]:
     """Return the command that runs `argv` inside. Reads the project's names if rules have patterns. Blocking.
 
     Raises AgentStartFailed for a project that cannot be told from the home, or has too many files for its rules.
@@ -106,10 +113,11 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str], *, has_network: b
             f"The agent was not started: a sandbox around {root} would hold your whole home, with its logins and keys. "
             "Open a folder of a project, or set `sandbox` to off for this agent."
         )
-    args = [tool.path, *_namespaces(), *([] if has_network else ["--unshare-net"])]
+    args = [tool.path, *_namespaces(), *(["--unshare-net"] if place.starter else [])]
     base: Verdict = _verdict(place.bounds, ANY_NAME)
     is_open = decide("external_directory", [f"/{ANY_NAME}"], place.bounds.outside) == "allow"
     args += _open_system(base) if is_open else _system(home)
+    args += ["--dir", place.temporary]
     args += _binds("--ro-bind-try", (*(f"{home}/{name}" for name in OF_PERSON), *place.readable))
     args += (
         [] if is_open else _binds("--bind-try" if base == "writable" else "--ro-bind-try", _folders_outside(place.bounds.outside))
@@ -123,6 +131,7 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str], *, has_network: b
     empty = [path for path, verdict in mounts.items() if verdict == "hidden" and Path(path).is_dir()]
     args += [arg for path in empty for arg in ("--remount-ro", path)]  # last: places in them are mounted before
     args += _binds("--ro-bind-try", place.fixed)
+    argv = [*place.starter, *argv]
     limited = argv if os.geteuid() == 0 else ["/bin/sh", "-c", LIMITED, "sh", *argv]
     return [*args, "--chdir", place.directory, "--", *limited]
 
@@ -130,7 +139,8 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str], *, has_network: b
 def _namespaces() -> list[str]:
     """Namespaces of its own. Without capabilities nothing can be mounted or unmounted inside, also by root."""
     spaces = ("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
-    return [*spaces, "--hostname", "sandbox", "--cap-drop", "ALL"]
+    user = ["--uid", NOBODY, "--gid", NOBODY] if os.geteuid() == 0 else []
+    return [*spaces, *user, "--hostname", "sandbox", "--cap-drop", "ALL"]
 
 
 def _root_of(place: Enclosure) -> str:
@@ -240,6 +250,10 @@ def _project(place: Enclosure, root: str, base: Verdict) -> dict[str, Verdict]:
     for path in _protected_places(root, directory, common):
         if mounts.get(path) != "hidden" and mounts[_above(path, mounts)] != "hidden":
             mounts[path] = "fixed"
+    for path in list(mounts):  # a folder that is a mount cannot be moved aside, with what is protected in it
+        for folder in map(str, Path(path).parents):
+            if folder.startswith(f"{root}/") and folder not in mounts:
+                mounts[folder] = mounts[_above(folder, mounts)]
     return mounts
 
 

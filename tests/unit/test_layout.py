@@ -32,6 +32,8 @@ RECORD_DRIVER = "shim/dev/record/driver.py"
 PROCESS_OWNERS = ("shim/processes/child_process.py", "shim/processes/process_family.py", "shim/processes/", "shim/host/")
 """Only these end processes."""
 STARTER = "shim/processes/child_process.py"
+SANDBOX_START = "shim/processes/sandbox_start.py"
+"""The first program of a sandbox, which becomes the agent."""
 """Only this one starts programs: all of them get their environment from `child_environment`."""
 GIT = "shim/host/git/git_command.py"
 """Only this one runs git."""
@@ -134,7 +136,7 @@ def is_too_large(name: str, text: str) -> list[str]:
 
 
 def starts_processes(name: str, text: str) -> list[str]:
-    if name == STARTER:
+    if name in (STARTER, SANDBOX_START):
         return []
     nodes = list(ast.walk(ast.parse(text)))
     whole = {used for used in attributes(nodes) if START_CALLS.fullmatch(used)}

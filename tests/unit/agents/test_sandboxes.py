@@ -14,6 +14,7 @@ from shim.lib.settings import Settings
 from shim.lib.settings_tables import CustomAgent
 from shim.processes.sandbox import Tool
 from universal.codec import AgentSpec, LaunchSpec
+from universal.permissions import Rule
 from universal.sandbox import bounds_of
 
 
@@ -83,3 +84,38 @@ def test_programs_are_seen_with_what_they_load_and_no_home(tmp_path: Path) -> No
         f"{home}/.node/lib/node_modules",
         f"{home}/.local/bin",
     }
+
+
+def test_a_process_without_a_network_reaches_its_model_alone(tmp_path: Path) -> None:
+    (tmp_path / ".codex").mkdir()
+    config = (
+        '[model_providers.mine]\nbase_url = "http://127.0.0.1:8080/v1"\n[model_providers.b]\nbase_url = "https://b.example/v1"\n'
+    )
+    (tmp_path / ".codex" / "config.toml").write_text(config)
+    bounds = bounds_of("strict", ())
+    assert bounds is not None
+    codex = spec(Settings(sandbox="strict"))
+    found = sandboxes.reach(codex, bounds, {"HOME": str(tmp_path)})
+    assert found is not None
+    assert found.ports == (8080,)
+    assert {"api.openai.com", "b.example"} <= found.hosts
+    gateway = sandboxes.reach(codex, bounds, {"HOME": str(tmp_path), "OPENAI_BASE_URL": "https://gate.example/v1"})
+    assert gateway is not None
+    assert gateway.hosts == {"gate.example", "b.example"}, "the person's own address stands in the place of the usual ones"
+
+
+def test_a_process_with_the_machines_network_needs_no_proxy(tmp_path: Path) -> None:
+    bounds = bounds_of("project", ())
+    assert bounds is not None
+    assert sandboxes.reach(spec(Settings()), bounds, {"HOME": str(tmp_path)}) is None
+
+
+def test_an_agent_that_is_reached_by_the_network_keeps_it_or_does_not_start(tmp_path: Path) -> None:
+    deny = (Rule("webfetch", "*", "deny"),)
+    kept = sandboxes.bounds(spec(Settings(sandbox="project"), "opencode"), deny)
+    assert kept is not None and kept.web is None, "its own engine holds the rule"
+    opencode = spec(Settings(sandbox="strict"), "opencode")
+    strict = sandboxes.bounds(opencode, deny)
+    assert strict is not None
+    with pytest.raises(AgentStartFailed, match="reaches it over the network"):
+        sandboxes.reach(opencode, strict, {"HOME": str(tmp_path)})

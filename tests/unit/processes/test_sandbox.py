@@ -35,13 +35,11 @@ def fill(project: Path, *names: str) -> None:
         file.write_text(name)
 
 
-def command(
-    project: Path, config: object = None, *, level: Level = "project", has_network: bool = True, **places: Sequence[str]
-) -> list[str]:
+def command(project: Path, config: object = None, *, level: Level = "project", **places: Sequence[str]) -> list[str]:
     bounds = bounds_of(level, rules_from_config(config or {}))
     assert bounds is not None
     enclosure = Enclosure(bounds, str(project), str(project), str(project.parent), **places)
-    return enclose(TOOL, enclosure, ["/usr/bin/agent", "--flag"], has_network=has_network)
+    return enclose(TOOL, enclosure, ["/usr/bin/agent", "--flag"])
 
 
 def state_inside(args: Sequence[str], path: Path) -> str:
@@ -77,9 +75,25 @@ def test_an_agent_has_no_capabilities_so_that_root_cannot_take_a_mount_away(proj
     assert {"--unshare-user", "--unshare-pid", "--unshare-ipc"} <= set(args)
 
 
+def test_a_folder_that_holds_protected_ones_cannot_be_moved_aside(project: Path) -> None:
+    """A mount cannot be renamed, and what is in a folder that was renamed would be somewhere else."""
+    fill(project, ".git/hooks/pre-commit", ".git/config", "deep/er/key")
+    args = command(project, {"read": {"deep/er/*": "deny"}})
+    for name in (".git", "deep"):
+        assert args[args.index(str(project / name)) - 1] == "--bind", name
+
+
+def test_root_has_another_name_inside(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the sandbox that Codex makes inside fails: the kernel gives a root without capabilities no spaces of its own."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert "--uid" in command(project)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert "--uid" not in command(project)
+
+
 def test_a_network_of_its_own(project: Path) -> None:
     assert "--unshare-net" not in command(project)
-    assert "--unshare-net" in command(project, has_network=False)
+    assert "--unshare-net" in command(project, starter=["python", "start.py"])
 
 
 def test_the_agent_comes_last_with_a_limit_of_processes_unless_it_is_root(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,13 +193,13 @@ def test_a_home_is_no_project(home: Path) -> None:
     bounds = bounds_of("project", ())
     assert bounds is not None
     with pytest.raises(AgentStartFailed, match="your whole home"):
-        enclose(TOOL, Enclosure(bounds, str(home), str(home), str(home)), ["agent"], has_network=True)
+        enclose(TOOL, Enclosure(bounds, str(home), str(home), str(home)), ["agent"])
 
 
 def test_a_repository_that_is_the_home_does_not_open_it(home: Path, project: Path) -> None:
     bounds = bounds_of("project", ())
     assert bounds is not None
-    args = enclose(TOOL, Enclosure(bounds, str(project), str(home), str(home)), ["agent"], has_network=True)
+    args = enclose(TOOL, Enclosure(bounds, str(project), str(home), str(home)), ["agent"])
     assert (state_inside(args, project / "a"), state_inside(args, home / ".ssh")) == ("writable", "hidden")
 
 

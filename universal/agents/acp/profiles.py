@@ -183,7 +183,7 @@ PROFILES: tuple[Profile, ...] = (
         login_hint="Run `codex login` in a terminal, or set OPENAI_API_KEY.",
         settings=ProjectSettingsUse(("codex",)),
         no_spare="Its handshake begins a conversation, which would be left empty in Codex's list.",
-        sandbox=CODEX_SANDBOX,
+        sandbox=CODEX_SANDBOX._replace(shown=()),
     ),
     Profile(
         "opencode-acp",
@@ -211,7 +211,7 @@ PROFILES: tuple[Profile, ...] = (
         "pi-acp",
         "Pi (ACP)",
         ("pi-acp",),
-        sandbox=PI_SANDBOX,
+        sandbox=PI_SANDBOX._replace(shown=()),
         npm=("pi-acp", "@earendil-works/pi-coding-agent"),
         lacks={
             "mcp": "It has no MCP client.",

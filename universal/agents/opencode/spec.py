@@ -41,7 +41,7 @@ OPENCODE = AgentSpec(
     modes=MODES,
     setup=SetupUse(reads_own=True),
     project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
-    sandbox=SANDBOX,
+    sandbox=SANDBOX._replace(shown=("edit", "read", "external_directory")),  # it keeps its network: we reach it by that
     spare=SPARE,
     rewinds=True,
     command_sources=SKILLS,

@@ -1,0 +1,166 @@
+"""A hostile agent does not get out of its sandbox: `support/hostile_agent.py`, an agent of the settings of our server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from shim.processes import sandbox
+from shim.processes.sandbox import Enclosure, enclose, find_tool
+from universal.sandbox import bounds_of
+
+from .support.bench import Bench, Watch, bench
+from .support.servers import configure
+from .support.wire import Stream, texts
+
+TOOL = find_tool(os.environ.get("PATH", os.defpath))
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(200),
+    pytest.mark.skipif(bool(TOOL.why), reason=f"no sandbox can be made here: {TOOL.why}"),
+]
+HOSTILE = Path(__file__).parent / "support" / "hostile_agent.py"
+ABSTRACT = "opencode-shim-hostile"
+SECRET = "magenta-outside"
+BYTES = 2 * sandbox.TEMPORARY_BYTES
+RULES = {"read": {"denied/*": "deny"}, "edit": {"fixed/*": "deny"}}
+NETWORK = {
+    "the servers api",
+    "an abstract socket",
+    "a name server",
+    "a packet",
+    "the servers api by the proxy",
+    "a host by the proxy",
+}
+"""Attacks that only a network of its own holds. In `project` the agent has the machine's."""
+
+
+HARMLESS = (
+    "a link to a file outside",
+    "dots to a file outside",
+    "a file written outside",
+    "the persons keys",
+    "hooks written",
+    "settings of git",
+    "settings of agents",
+    "the servers api",
+    "an abstract socket",
+    "a socket of the system",
+)
+"""Attacks that may be made without a sandbox, to see that it is the sandbox that holds them."""
+
+
+@pytest.fixture(scope="module", params=["off", "project", "strict"])
+def level(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def bed(level: str) -> Iterator[Bench]:
+    """A server whose only other agent is the hostile one."""
+    with bench("mock", config={"permission": RULES}, SHIM_SANDBOX=level, SHIM_AGENTS="{}") as made:
+        tools = made.place.root / "tools"
+        tools.mkdir()
+        shutil.copy(HOSTILE, tools)
+        python = os.path.realpath(sys.executable)
+        row = {"command": [python, str(tools / HOSTILE.name)], "sandbox_paths": [str(tools)]}
+        made.settings["SHIM_AGENTS"] = json.dumps({"hostile": row})
+        made.restart()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def results(bed: Bench, level: str) -> Iterator[dict[str, str]]:
+    """What the attacks say, all in one turn."""
+    project, outside = bed.place.project, bed.place.root / "outside"
+    for folder in (outside, project / "denied", project / "fixed", bed.place.home / ".ssh"):
+        folder.mkdir(exist_ok=True)
+    (outside / "secret").write_text(SECRET)
+    (project / "denied" / "key").write_text(SECRET)
+    (bed.place.home / ".ssh" / "id_test").write_text(SECRET)
+    (project / "opencode.json").write_text('{"permission": {}}')
+    configure(bed.place, {"permission": RULES})
+    path = str(outside / "socket")
+    with closing(socket.socket(socket.AF_UNIX)) as abstract, closing(socket.socket(socket.AF_UNIX)) as named:
+        abstract.bind("\0" + ABSTRACT)
+        abstract.listen()
+        named.bind(path)
+        named.listen()
+        aim = {
+            "server": bed.shim.child.pid,
+            "server_words": "opencode-shim",
+            "secret": str(outside / "secret"),
+            "outside": str(outside),
+            "api": f"{bed.url}/session",
+            "abstract": ABSTRACT,
+            "socket": path,
+            "bytes": BYTES,
+            **({"only": HARMLESS} if level == "off" else {}),
+        }
+        stream = Stream(bed.api)
+        watch = Watch.on(bed.api, stream)
+        at = watch.prompt(f"ATTACKS {json.dumps(aim)}", model={"providerID": "hostile", "modelID": "default"})
+        stream.idle(watch.session, since=at, timeout_s=100)
+        answers = texts(bed.api.messages(watch.session)[-1:])
+        stream.close()
+        yield json.loads(answers[-1])
+
+
+def test_nothing_gets_out(results: dict[str, str], level: str) -> None:
+    out = {name for name, said in results.items() if said.startswith("OUT")}
+    if level == "off":
+        assert out == set(HARMLESS), "each succeeds without a sandbox: else that it is held would show nothing"
+        return
+    assert len(results) > 25, "all attacks were made"
+    assert SECRET not in json.dumps(results)
+    assert out <= (NETWORK if level == "project" else set()), results
+
+
+def test_the_project_is_as_it_was_where_it_is_protected(results: dict[str, str], bed: Bench, level: str) -> None:
+    if level == "off":
+        pytest.skip("nothing is protected without a sandbox")
+    git = bed.place.project / ".git"
+    assert not (git / "hooks" / "pre-commit").exists()
+    assert "fsmonitor" not in (git / "config").read_text()
+    assert (bed.place.project / "opencode.json").read_text() == '{"permission": {}}'
+    assert not list(bed.place.project.glob(".git-*")), "the repository could be moved aside"
+    assert (bed.place.project / "denied" / "key").read_text() == SECRET
+    assert not (bed.place.root / "outside" / "planted").exists()
+
+
+def test_the_server_lives_and_shows_what_was_tried(results: dict[str, str], bed: Bench, level: str) -> None:
+    assert bed.api.get("/session")
+    if level == "strict":
+        assert "sandbox.host_refused" in bed.shim.child.log()
+
+
+def test_the_number_of_processes_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shown with an account that is not root, which the kernel does not limit."""
+    user = {"user": 54321, "group": 54321} if os.geteuid() == 0 else {}
+    place = Path("/tmp", tmp_path.name + "-fork")
+    project = place / "project"
+    project.mkdir(parents=True)
+    for folder in (place, project):
+        if user:
+            os.chown(folder, 54321, 54321)
+    bounds = bounds_of("project", ())
+    assert bounds is not None
+    monkeypatch.setattr(sandbox.os, "geteuid", lambda: 54321)
+    monkeypatch.setattr(sandbox, "LIMITED", sandbox.LIMITED.replace(str(sandbox.PROCESSES), "40"))
+    bomb = "for i in $(seq 200); do sleep 5 & done; echo all"
+    argv = enclose(TOOL, Enclosure(bounds, str(project), str(project), str(place)), ["/bin/sh", "-c", bomb])
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env={"PATH": "/usr/bin:/bin"}, **user)
+    finally:
+        shutil.rmtree(place)
+    assert "fork" in done.stderr.lower(), done
+    assert done.stdout == "" or "retry" in done.stderr, "dash gives up, and bash waits until others have ended"

@@ -1,0 +1,115 @@
+"""The kernel holds real agents to rules that no protocol can hold: one command that no rule understands tries everything."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from shim.processes.sandbox import find_tool
+from universal.registry import agents
+
+from .support.agents import AGENTS
+from .support.bench import Bench, Watch, bench, nightly
+from .support.servers import configuration_file, configure
+from .support.wire import Json, Stream
+
+TOOL = find_tool(os.environ.get("PATH", os.defpath))
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(bool(TOOL.why), reason=f"no sandbox can be made here: {TOOL.why}"),
+]
+TURN_S = 120
+KEYS = ("edit", "read", "external_directory", "webfetch")
+RULES = {"*": "allow", "bash": "allow", "edit": "deny", "read": {"*": "allow", "secrets/*": "deny"}}
+RULES_ALL: Json = {**RULES, "external_directory": "deny", "webfetch": "deny"}
+SECRET, FAR_SECRET, PAGE = "magenta-inside", "indigo-outside", "ochre-page"
+FIRST = "what the first prompt says"
+MODES = {"opencode": "build", "opencode-acp": "build"}
+CASES = ["claude", "codex", *nightly("pi", "claude-agent-acp", "opencode-acp", "opencode")]
+
+
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(PAGE.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def page() -> Iterator[str]:
+    """The address of a server on this machine, which is no model."""
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/page"
+    server.shutdown()
+    server.server_close()
+
+
+def probe(bed: Bench, page: str) -> str:
+    """A command that does one thing of each key and says `KEY=WHAT IT GOT` of it. The rules see only `sh probe.sh`."""
+    outside = bed.place.root / "outside"
+    for folder in (outside, bed.place.project / "secrets"):
+        folder.mkdir(exist_ok=True)
+    (outside / "far.txt").write_text(FAR_SECRET)
+    (bed.place.project / "secrets" / "key").write_text(SECRET)
+    lines = (
+        'echo "edit=$(echo x 2>&1 > made.txt && echo made)"',
+        'echo "read=$(cat secrets/key 2>&1)"',
+        f'echo "external_directory=$(cat {outside}/far.txt 2>&1)"',
+        f'echo "webfetch=$(wget -qO- {page} 2>&1 || curl -s {page} 2>&1)"',
+    )
+    (bed.place.project / "probe.sh").write_text("\n".join(lines) + "\n")
+    return "sh probe.sh"
+
+
+def keys_in(said: str) -> set[str]:
+    """The keys that were not held."""
+    words = {"edit": "edit=made", "read": SECRET, "external_directory": FAR_SECRET, "webfetch": PAGE}
+    return {key for key, word in words.items() if word in said}
+
+
+def play(bed: Bench, watch: Watch, stream: Stream, scene: str) -> str:
+    """One turn in the agent's loosest mode; every request is accepted. Gives all that tools have said."""
+    at = watch.prompt(f"[scene:{scene}] {FIRST}", agent=MODES.get(bed.agent, "bypass"))
+    while True:
+        event = stream.wait(lambda e: e["type"] in ("session.idle", "permission.asked"), since=at, timeout_s=TURN_S)
+        at = next(n for n, (_, seen) in enumerate(stream.events) if seen is event) + 1
+        if event["type"] == "session.idle":
+            return json.dumps([request["body"] for request in bed.model.requests()[-3:]])
+        bed.api.post(f"/permission/{event['properties']['id']}/reply", {"reply": "once"})
+
+
+@pytest.mark.parametrize("agent", CASES)
+def test_denied_things_do_not_happen_whatever_a_command_does(agent: str, page: str) -> None:
+    level = "project" if agent == "opencode" else "strict"
+    with bench(agent, config={"permission": RULES_ALL}, SHIM_SANDBOX=level, IS_SANDBOX="1") as bed:
+        command = probe(bed, page)
+        free = subprocess.run(command, shell=True, cwd=bed.place.project, capture_output=True, text=True, timeout=30).stdout
+        assert keys_in(free) == set(KEYS), "without a sandbox the command does all of it"
+        (bed.place.project / "made.txt").unlink()
+        stream = Stream(bed.api)
+        watch = Watch.on(bed.api, stream)
+        said = play(bed, watch, stream, f"bash:{command}")
+        assert "edit=" in said, f"the command ran: {said[-3000:]}"
+        shown = set(agents()[AGENTS[agent].provider].sandbox.shown)
+        assert keys_in(said) == set(KEYS) - shown, "the row of the registry says what the kernel holds"
+        assert not (bed.place.project / "made.txt").exists()
+        [before] = bed.agents()
+        config = json.loads(configuration_file(bed.place).read_text())
+        configure(bed.place, {**config, "permission": {**RULES_ALL, "edit": "allow"}})
+        said = play(bed, watch, stream, "bash:touch later.txt")
+        assert (bed.place.project / "later.txt").exists(), "another rule, another process"
+        [after] = bed.agents()
+        assert after != before
+        assert said.count(FIRST) >= 2, "the new process goes on with the conversation"
+        stream.close()

@@ -36,6 +36,7 @@ from shim.agents.discovery import (
     with_limits,
 )
 from shim.agents.keys import KeyStore, key_variables
+from shim.agents.login_signs import place
 from shim.agents.plugins import BrokenPlugin
 from shim.host.config import jsonc
 from shim.lib import disk
@@ -260,7 +261,7 @@ class AgentDirectory:
                 self._has_offer[spec.name].set()
             if located.why:
                 self._has_offer[spec.name].set()
-            if not located.why or spec.shared_binaries:
+            if spec.transport == "stdio" and (not located.why or spec.shared_binaries):
                 self._ask(spec.name)
 
     async def close(self) -> None:
@@ -277,7 +278,9 @@ class AgentDirectory:
             log.info("agent.left_ended", count=orphans, why="they had not ended with their server")
 
     async def settle(self) -> None:
-        """Wait for all running discoveries. Bounded by the discovery's timeout and the time to stop a process."""
+        """Discover all, and wait for it. Bounded by the discovery's timeout and the time to stop a process."""
+        for name in self._specs:
+            self._ask_late(name)
         running = [task for task in self._asking.values() if not task.done()]
         if running:
             await asyncio.wait(running)
@@ -326,8 +329,11 @@ class AgentDirectory:
     async def available(self, timeout_s: float = DISCOVERY_WAIT_S) -> list[Agent]:
         """Return the usable agents, the default first, after the discoveries of all, `timeout_s` at most.
 
-        It waits for no agent behind HTTP, which takes 10 s and more.
+        It waits for no agent behind HTTP, which takes 10 s and more. Such an agent is asked now if nothing is known of it.
         """
+        for name, has_offer in self._has_offer.items():
+            if not has_offer.is_set():
+                self._ask_late(name)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for name, spec in self._specs.items():
@@ -344,6 +350,7 @@ class AgentDirectory:
         """Return a usable agent after its discovery, `timeout_s` at most; None if there is none of this name."""
         has_offer = self._has_offer.get(name)
         if has_offer is not None and not has_offer.is_set():
+            self._ask_late(name)
             with suppress(TimeoutError):
                 await asyncio.wait_for(has_offer.wait(), timeout_s)
         agent = self._agents.get(name)
@@ -459,14 +466,22 @@ class AgentDirectory:
     def _find(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:
         """Return the program's location and stamp. Blocks."""
         located = find(spec, self._environ)
-        return located, stamp_of(located.path) if located.path else None
+        return located, self._stamp(spec, located)
+
+    def _stamp(self, spec: AgentSpec, located: ProgramLocation) -> str | None:
+        """A value that changes with the program, and with the person's settings where it is not asked at each start. Blocks."""
+        stamp = stamp_of(located.path) if located.path else None
+        if stamp is None or spec.transport == "stdio" or spec.spare is None:
+            return stamp
+        files = (place(name, self._environ) for name in spec.spare.own_files)
+        return " ".join((stamp, *(mark for file in files if file is not None and (mark := stamp_of(str(file))))))
 
     async def _look(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:
         """Return the program's location and stamp. Only an agent of one major version is asked for its version."""
         if spec.major is None:
             return await asyncio.to_thread(self._find, spec)
         located = await locate(spec, self._environ, versions=self._versions)
-        return located, await asyncio.to_thread(stamp_of, located.path) if located.path else None
+        return located, await asyncio.to_thread(self._stamp, spec, located)
 
     # --- discovery ------------------------------------------------------------------------------------------------
 
@@ -484,6 +499,12 @@ class AgentDirectory:
         running = self._asking.get(name)
         if running is None or running.done():
             self._asking[name] = asyncio.get_running_loop().create_task(self._learn(name), name=f"ask {name}")
+
+    def _ask_late(self, name: str) -> None:
+        """Discover an agent that was left out at the start, since a server of its own takes long and writes into the home."""
+        spec = self._specs[name]
+        if spec.transport != "stdio" and name not in self._asking and (self._agents[name].usable or spec.shared_binaries):
+            self._ask(name)
 
     async def _learn(self, name: str) -> None:
         """Discover version and catalogue of one agent, and put them into `_agents` and the store."""
@@ -510,7 +531,7 @@ class AgentDirectory:
     async def _version(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:
         """Find the program and its version again, since both may have changed since the start."""
         located = await locate(spec, self._environ, versions=self._versions)
-        stamp = await asyncio.to_thread(stamp_of, located.path) if located.path else None
+        stamp = await asyncio.to_thread(self._stamp, spec, located)
         self._agents[spec.name] = replace(self._agents[spec.name], located=located)
         self._stamps[spec.name] = stamp
         return located, stamp

@@ -19,7 +19,7 @@ from shim.processes.inprocess import InProcessAgent, Program, Stdio
 from shim.store.memory import MemoryStore
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK
-from universal.codec import AgentSpec, Catalogue, Codec, Exit, IdFactory, LaunchOptions, LaunchSpec, Model
+from universal.codec import AgentSpec, Catalogue, Codec, Exit, IdFactory, LaunchOptions, LaunchSpec, Model, SpareUse
 
 SCRIPT = """#!/bin/sh
 if [ "$1" = --version ]; then echo "@VERSION@ (Fake)"; exit 0; fi
@@ -484,3 +484,41 @@ async def test_limits_that_an_agent_tells_in_a_turn_are_kept(machine: Machine) -
     await again.settle()
     [row, *_] = again.get("fake").catalogue.models  # type: ignore[union-attr]
     assert (row.context, row.output) == (200_000, 32_000), "a new discovery knows them still"
+
+
+SETTINGS = SpareUse("", (), ("~/settings.json",))
+
+
+async def test_an_agent_with_a_server_of_its_own_is_asked_when_its_offer_is_wanted_and_unknown(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def discover_it(_: object, agent: AgentSpec, directory: str, tell: Callable[[Catalogue], None]) -> None:
+        asked.append(agent.name)
+        tell(Catalogue((Model("m1", "M1"),)))
+
+    monkeypatch.setattr(AgentDirectory, "_discover", discover_it)
+    machine.install()
+    server = spec(transport="http", spare=SETTINGS)
+
+    async def models(directory: AgentDirectory) -> list[str]:
+        await directory.available()
+        offer = await directory.offer("fake")
+        return [model.id for model in offer.catalogue.models] if offer is not None else []
+
+    directory = await machine.directory(server)
+    await directory.offer("mock")
+    assert asked == ["mock"], "nothing of the other was wanted"
+    assert await models(directory) == ["m1"]
+    await directory.close()
+
+    known = await machine.directory(server)
+    assert (await models(known), asked.count("fake")) == (["m1"], 1), "the answer of before is still right"
+    await known.settle()
+    assert asked.count("fake") == 2, "who looks at all agents asks it"
+    await known.close()
+
+    (machine.home / "settings.json").write_text("{}")
+    changed = await machine.directory(server)
+    assert (await models(changed), asked.count("fake")) == (["m1"], 3), "other settings may offer other models"

@@ -1,7 +1,7 @@
 """Runs an agent's process: bytes in, lines out, exactly one exit, and no process left behind.
 
     AgentProcess.spawn     fork and exec in a new process session; errors name the wrong path
-    _Pipes                 asyncio's callbacks for the three pipes and the process
+    Pipes                 asyncio's callbacks for the three pipes and the process
     _at_once               stdout -> LineFramer -> on_lines, for small chunks
     _pump                  the same for a flood, and after `on_lines` had to be awaited
     _run                   pump until the process is gone, sweep its family, read the rest, report the exit
@@ -98,7 +98,7 @@ class _Stdout(asyncio.Protocol):
         self._plain.connection_lost(exc)
 
 
-class _Pipes(child_process.ChildProtocol):
+class Pipes(child_process.ChildProtocol):
     """The state of the three pipes.
 
     While the pump waits, `at_once` gets each chunk and returns the rest for the pump, or None. Reading pauses at HELD_BYTES of
@@ -182,7 +182,7 @@ class AgentProcess:
     def __init__(
         self,
         transport: asyncio.SubprocessTransport,
-        pipes: _Pipes,
+        pipes: Pipes,
         token: str,
         secrets: frozenset[str],
         on_lines: OnLines,
@@ -232,10 +232,10 @@ class AgentProcess:
         environment = child_environment(env, {**agent_shell(env), **spec.env}, token)
         try:
             transport, pipes = await child_process.connect(
-                _Pipes, spec.argv, cwd=spec.cwd, environment=environment, descriptors=spec.descriptors
+                Pipes, spec.argv, cwd=spec.cwd, environment=environment, descriptors=spec.descriptors
             )
         except (OSError, ValueError) as error:
-            raise _start_error(spec, error) from error
+            raise start_error(spec, error) from error
         self = cls(transport, pipes, token, secrets_of({**env, **environment}), on_lines, on_exit, waits or Waits())
         self._task = asyncio.create_task(self._run(), name=f"{name} {self.pid}")
         self._task.add_done_callback(self._finish)
@@ -453,7 +453,7 @@ async def _raise(error: Exception) -> None:
     raise error
 
 
-def _start_error(spec: LaunchSpec, error: OSError | ValueError) -> AgentError:
+def start_error(spec: LaunchSpec, error: OSError | ValueError) -> AgentError:
     """Return an error that says which path is wrong and why. The system's own text names only one path."""
     binary, directory = Path(spec.argv[0]), Path(spec.cwd)
     if not directory.is_dir():

@@ -6,6 +6,7 @@
     ask          a short program whose output is returned; blocks
     replace      a program that replaces this process
     detach       a program that outlives this process
+    hold         an agent that outlives this process, on a holder (`shim.processes.holder`)
 
 It also cleans up abandoned programs, which asyncio leaves to its callers: no process lives on and no pipe stays open.
 `tests/unit/test_layout.py` fails if another module starts a program.
@@ -18,16 +19,22 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from shim.processes import process_family
-from shim.processes.child_environment import ChildEnvironment
+from shim.processes.child_environment import ChildEnvironment, child_environment
 
 REAP_S = 2.0
 """Seconds to wait for a process after SIGKILL. Only one stuck in the kernel (a dead network disk) takes longer."""
+
+HOLDER = (getattr(sys, "_base_executable", "") or sys.executable, "-I", "-S", str(Path(__file__).with_name("holder.py")))
+"""The interpreter itself, without the packages of an environment: half of the memory."""
+HOLD_S = 10.0
+"""Seconds for a holder and its agent to start. A machine without memory takes some."""
 
 T = TypeVar("T")
 
@@ -191,3 +198,24 @@ def detach(argv: Sequence[str], *, environment: ChildEnvironment, log: TextIO) -
     )
     process.returncode = 0  # else Python warns that nobody waited for the process
     return process.pid
+
+
+async def hold(folder: Path, secret: bytes, argv: Sequence[str], *, cwd: str, environment: ChildEnvironment) -> int:
+    """Start a holder with an agent. Out: the agent's pid. If nobody attaches, both end soon. Raises OSError, ValueError."""
+    parts = [cwd, str(len(argv)), *argv, *(f"{name}={value}" for name, value in environment.items())]
+    if any("\0" in part for part in parts):
+        raise ValueError("embedded null byte")
+    spec = b"\0".join([secret.hex().encode(), *map(os.fsencode, parts)])
+    process = await start(
+        [*HOLDER, str(folder)], cwd=str(folder), environment=child_environment({}, {}), stdin=PIPE, stderr=DEVNULL
+    )
+    try:
+        async with asyncio.timeout(HOLD_S):
+            answer, _ = await process.communicate(spec)
+    except BaseException:  # a cancelled start leaves no program
+        await end(process)
+        raise
+    if answer.isdigit():
+        return int(answer)
+    number = int(answer[1:] or b"0")
+    raise OSError(number, os.strerror(number), argv[0])

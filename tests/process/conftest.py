@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
-from tests.process.support import BOUND_S, Nursery
+from tests.process.support import BOUND_S, Nursery, until_empty
 
 
-@pytest_asyncio.fixture
-async def spawn() -> AsyncIterator[Nursery]:
-    nursery = Nursery()
+@pytest_asyncio.fixture(params=["pipes", "holder"])
+async def spawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Nursery]:
+    holders = tmp_path_factory.mktemp("h") if request.param == "holder" else None
+    nursery = Nursery(holders)
+    gc.collect()  # sockets of loops that were closed
     await asyncio.to_thread(int)  # the executor's threads and descriptors are not a leak
     descriptors, tasks = len(os.listdir("/proc/self/fd")), asyncio.all_tasks()
     yield nursery
@@ -27,7 +31,12 @@ async def spawn() -> AsyncIterator[Nursery]:
     assert orphans == []
     assert [len(seen.exits) for _, seen in nursery.started] == [1] * len(nursery.started)
     assert all(seen.log[-1] is seen.exits[0] for _, seen in nursery.started), "a line came after the exit"
-    for _ in range(5):  # a closed pipe is let go of in the next rounds of the loop
+    if holders is not None:
+        await until_empty(holders)  # a holder ends after its agent, with nothing left
+    for _ in range(5):  # tasks end in the next rounds of the loop
         await asyncio.sleep(0)
+    async with asyncio.timeout(BOUND_S):  # a closed pipe is let go of in the next rounds of the loop, a socket with its holder
+        while len(os.listdir("/proc/self/fd")) > descriptors:
+            await asyncio.sleep(0.005)
     assert asyncio.all_tasks() - tasks - {asyncio.current_task()} == set()
     assert len(os.listdir("/proc/self/fd")) == descriptors

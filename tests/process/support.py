@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shim.processes.agent_pipes import AgentProcess, Waits
+from shim.processes.held_process import HeldProcess, Hold, NumberedLine
 from universal.codec import Exit, LaunchSpec
 
 FAKES = Path(__file__).resolve().parent.parent / "fakes"
@@ -61,10 +62,30 @@ class ProcessLog:
         return self.exits[0]
 
 
+class NumberedProcess(HeldProcess):
+    """A held process that numbers its lines itself."""
+
+    lines_written = 0
+
+    def write(self, data: bytes) -> None:
+        self.lines_written += 1
+        super().write(NumberedLine.of(data, self.lines_written))
+
+
+async def no_commit() -> None:
+    """Nothing is to be stored."""
+
+
+def new_hold(folder: Path) -> Hold:
+    token = secrets.token_hex(8)
+    return Hold(folder / token, secrets.token_hex(32), token, no_commit)
+
+
 @dataclass
 class Nursery:
-    """Starts fakes, each with a variable by which its processes are found again."""
+    """Starts fakes, each with a variable by which its processes are found again. In: where holders are, or None for pipes."""
 
+    holders: Path | None = None
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     started: list[tuple[AgentProcess, ProcessLog]] = field(default_factory=list)
 
@@ -80,9 +101,12 @@ class Nursery:
     ) -> tuple[AgentProcess, ProcessLog]:
         seen = ProcessLog()
         env = {**os.environ, "FAKE_TOKEN": self.token}
-        process = await AgentProcess.spawn(
-            self.spec(fake, *args), env, on_lines=on_lines or seen.on_lines, on_exit=seen.on_exit, name=fake, waits=waits
-        )
+        spec, take = self.spec(fake, *args), on_lines or seen.on_lines
+        if self.holders is None:
+            process = await AgentProcess.spawn(spec, env, on_lines=take, on_exit=seen.on_exit, name=fake, waits=waits)
+        else:
+            hold = new_hold(self.holders)
+            process = await NumberedProcess.spawn_on(hold, spec, env, on_lines=take, on_exit=seen.on_exit, name=fake, waits=waits)
         self.started.append((process, seen))
         return process, seen
 
@@ -122,3 +146,10 @@ async def has_died(pid: int) -> None:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
+
+
+async def until_empty(folder: Path) -> None:
+    """Wait, bounded, until there is nothing in a folder, or it is gone."""
+    async with asyncio.timeout(BOUND_S):
+        while folder.exists() and any(folder.iterdir()):
+            await asyncio.sleep(0.02)

@@ -1,0 +1,312 @@
+"""An agent whose pipes a holder has (`shim.processes.holder`), so that it outlives the server. Beside that as `agent_pipes`.
+
+HeldProcess.spawn    start a holder with an agent, and attach to it
+HeldProcess.attach   attach to the holder of a server that has ended: its tape is read from the beginning
+write                a line waits for `Hold.commit`, so that nothing reaches the agent of which the store does not know
+leave                go, and let the agent go on
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, cast
+
+import structlog
+
+from shim.lib.errors import AgentGone, AgentStuck
+from shim.lib.redaction import secrets_of
+from shim.processes import child_process
+from shim.processes.agent_pipes import OUTGOING_BYTES, AgentProcess, OnExit, OnLines, Pipes, Waits, start_error
+from shim.processes.child_environment import agent_shell, child_environment
+from universal.codec import LaunchSpec
+
+PROTOCOLS = frozenset({1})
+"""Versions of holders that this server understands: those of all releases."""
+ATTACH_S = 5.0
+"""Seconds for a holder to answer."""
+LAST_S = 30.0
+"""Seconds for a holder to take what was sent last."""
+PATH_BYTES = 100
+"""Longest path of a socket. The systems allow 104 and 108."""
+HEAD = 5
+
+log = structlog.get_logger(__name__)
+
+
+class NumberedLine(bytes):
+    """A line for an agent with its number: the holder gives it to the agent once."""
+
+    number: int
+
+    @classmethod
+    def of(cls, data: bytes, number: int) -> NumberedLine:
+        """The line with this number."""
+        line = cls(data)
+        line.number = number
+        return line
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What a server must know of a holder: its folder, its secret (hex), and the token of the agent's processes.
+
+    commit  waits until all that led to the lines written so far is stored
+    """
+
+    folder: Path
+    secret: str
+    token: str
+    commit: Callable[[], Awaitable[None]]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the system takes the path of the socket."""
+        return len(os.fsencode(self.folder / "s")) <= PATH_BYTES
+
+
+def record(kind: bytes, data: bytes = b"") -> bytes:
+    """A record for a holder."""
+    return len(data).to_bytes(4, "little") + kind + data
+
+
+class _Link(asyncio.Protocol):
+    """The connection with a holder. Towards `Pipes` and `AgentProcess` it stands for asyncio's transports of a process."""
+
+    def __init__(self, pipes: Pipes, pid: int) -> None:
+        self.pid = pid
+        self.pipes = pipes
+        self.socket: asyncio.Transport | None = None
+        self.has_left = False
+        self.attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stdout = cast(asyncio.Protocol, self)
+        self._heard = bytearray()
+        self._code: int | None = None
+
+    # --- the holder's socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.socket = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        heard = self._heard
+        heard += data
+        at = 0
+        while len(heard) >= at + HEAD and len(heard) >= (end := at + HEAD + int.from_bytes(heard[at : at + 4], "little")):
+            kind, body = heard[at + 4], bytes(heard[at + HEAD : end])
+            at = end
+            if kind == 79:  # O
+                self._stdout.data_received(body)
+            elif kind == 69:  # E
+                self.pipes.pipe_data_received(2, body)
+            elif kind == 81:  # Q
+                self.pipes.pipe_connection_lost(1, None)
+            elif kind == 88:  # X
+                self._end(int.from_bytes(body, "little", signed=True))
+            elif kind == 84 and not self.attached.done():  # T
+                self._greet(body)
+        del heard[:at]
+
+    def _greet(self, body: bytes) -> None:
+        if body[0] in PROTOCOLS:
+            self.attached.set_result(None)
+        else:
+            self.attached.set_exception(ConnectionError(f"It speaks version {body[0]}, which this server does not know."))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.attached.done():
+            self.attached.set_exception(ConnectionError("It did not let this server in."))
+        elif self._code is None and not self.has_left:  # the holder was killed, and its agent cannot be heard any more
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._end(-signal.SIGKILL)
+        self.pipes.pipe_connection_lost(1, None)
+
+    def _end(self, code: int) -> None:
+        if self._code is None:
+            self._code = code
+            self.pipes.pipe_connection_lost(0, None)
+            self.pipes.process_exited()
+
+    def send(self, kind: bytes, data: bytes = b"") -> None:
+        """Send a record, if the holder is there."""
+        if self.socket is not None and not self.socket.is_closing():
+            self.socket.write(record(kind, data))
+
+    # --- what `Pipes` and `AgentProcess` need of transports
+
+    def get_pid(self) -> int:
+        return self.pid
+
+    def get_returncode(self) -> int | None:
+        return self._code
+
+    def get_pipe_transport(self, fd: int) -> Any:
+        return self
+
+    def get_protocol(self) -> asyncio.Protocol:
+        return asyncio.Protocol()
+
+    def set_protocol(self, protocol: asyncio.Protocol) -> None:
+        self._stdout = protocol
+
+    def pause_reading(self) -> None:
+        if self.socket is not None:
+            self.socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.socket is not None and not self.socket.is_closing():
+            self.socket.resume_reading()
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that the holder has not taken."""
+        return 0 if self.socket is None else self.socket.get_write_buffer_size()
+
+    def leave(self) -> None:
+        """Go without a word."""
+        self.has_left = True
+        if self.socket is not None:
+            self.socket.close()
+
+    def close(self) -> None:
+        """Let the holder end. It is heard until it has: a socket that is closed with something unread loses what was sent."""
+        self.send(b"L", bytes(8))
+        self.send(b"F")
+        if self.socket is not None and not self.socket.is_closing():
+            self.socket.resume_reading()
+            self.socket.write_eof()
+            asyncio.get_running_loop().call_later(LAST_S, self.socket.abort)
+
+
+async def _attach(hold: Hold, pid: int) -> _Link:
+    """Attach to a holder. Raises OSError."""
+    pipes = Pipes()
+    link = _Link(pipes, pid)
+    loop = asyncio.get_running_loop()
+    pipes.connection_made(cast(asyncio.BaseTransport, link))
+    try:
+        async with asyncio.timeout(ATTACH_S):
+            await loop.create_unix_connection(lambda: link, str(hold.folder / "s"))
+            link.send(b"A", bytes((max(PROTOCOLS),)) + bytes.fromhex(hold.secret) + bytes(8))
+            await link.attached
+    except BaseException:  # a cancelled one leaves no socket
+        if link.socket is not None:
+            link.socket.abort()
+        raise
+    return link
+
+
+class HeldProcess(AgentProcess):
+    """One agent on a holder; implements `AgentHandle`. Create it with `spawn_on` or `attach`."""
+
+    def __init__(
+        self, link: _Link, hold: Hold, secrets: frozenset[str], on_lines: OnLines, on_exit: OnExit, waits: Waits | None = None
+    ) -> None:
+        transport = cast(asyncio.SubprocessTransport, link)
+        super().__init__(transport, link.pipes, hold.token, secrets, on_lines, on_exit, waits or Waits())
+        self.hold = hold
+        self._link = link
+        self._outbox: list[NumberedLine] = []
+        self._outbox_bytes = 0
+        self._sender: asyncio.Task[None] | None = None
+        self._has_left = False
+
+    @classmethod
+    async def spawn_on(
+        cls,
+        hold: Hold,
+        spec: LaunchSpec,
+        env: Mapping[str, str],
+        *,
+        on_lines: OnLines,
+        on_exit: OnExit,
+        name: str = "agent",
+        waits: Waits | None = None,
+    ) -> HeldProcess:
+        """Start a holder with an agent. As `AgentProcess.spawn`. Raises AgentNotFound, AgentStartFailed."""
+        environment = child_environment(env, {**agent_shell(env), **spec.env}, hold.token)
+        try:
+            hold.folder.mkdir(parents=True, mode=0o700)
+            pid = await child_process.hold(
+                hold.folder, bytes.fromhex(hold.secret), spec.argv, cwd=spec.cwd, environment=environment
+            )
+            link = await _attach(hold, pid)
+        except BaseException as error:  # a cancelled start leaves nothing; a holder to which nobody comes ends
+            rmtree(hold.folder, ignore_errors=True)
+            if isinstance(error, (OSError, ValueError)):
+                raise start_error(spec, error) from error
+            raise
+        self = cls(link, hold, secrets_of({**env, **environment}), on_lines, on_exit, waits)
+        self.begin(name)
+        return self
+
+    @classmethod
+    async def attach(cls, hold: Hold, pid: int, env: Mapping[str, str], *, on_lines: OnLines, on_exit: OnExit) -> HeldProcess:
+        """Attach to the holder of a server that has ended. From `begin` on, `on_lines` gets all lines since the agent's start.
+
+        In: the agent's pid. Raises OSError.
+        """
+        link = await _attach(hold, pid)
+        link.pause_reading()
+        return cls(link, hold, secrets_of(env), on_lines, on_exit)
+
+    def begin(self, name: str) -> None:
+        """Begin to hand over lines."""
+        self._task = asyncio.create_task(self._run(), name=f"{name} {self.pid}")
+        self._task.add_done_callback(self._finish)
+        self._link.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        """Queue a line with its number, until all that led to it is stored. Raises as `AgentProcess.write`."""
+        if b"\n" in data:
+            raise ValueError("A line for an agent must not contain a newline.")
+        if not self.alive:
+            raise AgentGone("The agent's process has ended; the next prompt starts it again.")
+        assert isinstance(data, NumberedLine)
+        waiting_bytes = self._outbox_bytes + self._link.waiting_bytes
+        if waiting_bytes + len(data) >= OUTGOING_BYTES:
+            raise AgentStuck(f"The agent does not read what it is sent: {waiting_bytes} bytes wait for it.")
+        self._outbox.append(data)
+        self._outbox_bytes += len(data)
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send(), name=f"lines for {self.pid}")
+
+    async def _send(self) -> None:
+        while lines := self._outbox:
+            self._outbox = []
+            await self.hold.commit()
+            for line in lines:
+                self._outbox_bytes -= len(line)
+                self._link.send(b"W", line.number.to_bytes(8, "little") + line + b"\n")
+        if self._stdin_closed:
+            self._link.send(b"I")
+
+    def close_input(self) -> None:
+        """Close its stdin after the queued lines."""
+        self._stdin_closed = True
+        if self._sender is None or self._sender.done():
+            self._link.send(b"I")
+
+    def lease(self, seconds: int) -> None:
+        """Say how long the agent may go on without a server."""
+        self._link.send(b"L", seconds.to_bytes(8, "little"))
+
+    def leave(self) -> None:
+        """Go, and let the agent go on. Nothing is called any more."""
+        self._has_left = True
+        if self._sender is not None:
+            self._sender.cancel()
+        self._link.leave()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        if not self._has_left:
+            super()._finish(task)

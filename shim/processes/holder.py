@@ -1,0 +1,398 @@
+"""Holds the pipes of one agent, so that the agent goes on while no server runs. A program of its own; nothing imports it.
+
+    python -I -S holder.py FOLDER      the folder exists, is private, and has no holder
+
+Stdin has the parts of `held_process.spec_of`. Stdout gets the agent's pid, or `!errno path` if it did not start. Then the
+program leaves its starter and holds the agent until somebody takes its end, or its lease is over.
+Then nothing is left of it.
+
+FOLDER/tape is append-only: all that the agent says. FOLDER/s is a Unix socket for one server at a time. Both speak in
+records of `u32 length | kind | bytes` (little-endian); numbers are u64:
+
+    on the tape, and from it to the server          from the server
+    O  piece of stdout    E  piece of stderr        A  protocol u8 | secret 32 | offset; answered by T: protocol u8 | offset
+    Q  stdout has ended                             W  number | line: given to the agent once, whoever repeats it
+    W  number of a line that the agent gets         I  close stdin after the lines
+    X  i64 status: exit code, or -signal            L  seconds that the agent may go on without a server
+                                                    F  forget: remove the folder and end, once the agent has ended
+
+Bounds: while AWAY_BYTES of the tape are unread, or the disk is full, the agent waits as at a full pipe. While PENDING_BYTES
+wait for the agent, the server waits. It imports built-in modules only: what `os` and `signal` import would be half of its memory.
+"""
+
+import _socket
+import select
+import sys
+import time
+from posix import (
+    O_APPEND,
+    O_CREAT,
+    O_RDWR,
+    POSIX_SPAWN_CLOSE,
+    POSIX_SPAWN_DUP2,
+    WNOHANG,
+    _exit,  # pyright: ignore[reportPrivateUsage] - the public name is one of `os`
+    chdir,
+    close,
+    dup2,
+    fork,
+    ftruncate,
+    killpg,
+    listdir,
+    pipe,
+    posix_spawn,
+    pread,
+    read,
+    rmdir,
+    set_blocking,
+    setsid,
+    umask,
+    unlink,
+    waitpid,
+    write,
+)
+from posix import open as open_file
+
+PROTOCOL = 1
+HEAD = 5
+READ_BYTES = 65536
+SEND_BYTES = 262144
+AWAY_BYTES = 256 * 2**20
+PENDING_BYTES = 64 * 2**20
+FIRST_LEASE_S = 10.0
+"""Seconds for the starter to attach."""
+STEP_S = 5.0
+"""Seconds of each step of an end without a server: stdin closed, SIGTERM, SIGKILL."""
+LOOK_S = 0.1
+"""Seconds between looks at the agent where the system has no pidfd, and between tries to write to a full disk."""
+TERM, KILL = 15, 9
+
+
+def record(kind: bytes, data: bytes) -> bytes:
+    """A record as bytes."""
+    return len(data).to_bytes(4, "little") + kind + data
+
+
+def number(value: int) -> bytes:
+    """A number as bytes."""
+    return value.to_bytes(8, "little", signed=value < 0)
+
+
+class Holder:
+    """The agent, its tape and its server."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.secret = secret
+        self.tape = open_file("tape", O_RDWR | O_CREAT | O_APPEND, 0o600)
+        self.end = 0
+        self.sent = 0
+        """Bytes of the tape that the server has, or that the last one had."""
+        self.unwritten = b""
+        """Records for which the disk has no room. Nothing more is read meanwhile."""
+        self.poll = select.poll()
+        self.listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self.server: _socket.socket | None = None
+        self.is_deaf = False
+        """The server takes nothing more."""
+        self.guest: _socket.socket | None = None
+        """A connection that has not shown the secret yet."""
+        self.heard = bytearray()
+        self.written: set[int] = set()
+        self.pending = bytearray()
+        self.lease_s = FIRST_LEASE_S
+        self.away_since = time.monotonic()
+        self.wanted: dict[int, int] = {}
+        self.stdin = self.stdout = self.stderr = self.pidfd = -1
+        self.closes_stdin = False
+        self.exited = False
+        self.next_step_at = 0.0
+        self.step = 0
+
+    # --- the tape
+
+    def append(self, kind: bytes, data: bytes) -> None:
+        self.unwritten += record(kind, data)
+        self.write_tape()
+
+    def write_tape(self) -> None:
+        try:
+            written = write(self.tape, self.unwritten)
+            if written < len(self.unwritten):
+                raise OSError
+        except OSError:  # the disk is full
+            ftruncate(self.tape, self.end)
+            self.watch()
+            return
+        self.end += written
+        self.unwritten = b""
+        self.feed()
+
+    def feed(self) -> None:
+        """Send the server what it has not."""
+        while self.server is not None and not self.is_deaf and self.sent < self.end:
+            try:
+                self.sent += self.server.send(pread(self.tape, SEND_BYTES, self.sent))
+            except BlockingIOError:
+                break
+            except OSError:  # it has gone; what it said last is still to be read
+                self.is_deaf = True
+        self.watch()
+
+    def watch(self) -> None:
+        """Tell `poll` what to wait for."""
+        reads = 0 if self.unwritten or self.end - self.sent > AWAY_BYTES else select.POLLIN
+        self.want(self.stdout, reads)
+        self.want(self.stderr, reads)
+        self.want(self.stdin, select.POLLOUT if self.pending else 0)
+        if self.server is not None:
+            reads = select.POLLIN if len(self.pending) < PENDING_BYTES else 0
+            self.want(self.server.fileno(), reads | (select.POLLOUT if self.sent < self.end and not self.is_deaf else 0))
+
+    def want(self, descriptor: int, events: int) -> None:
+        """Wait for these events. For none it is taken out: `poll` would report its end again and again."""
+        if descriptor >= 0 and events != self.wanted.get(descriptor, 0):
+            self.wanted[descriptor] = events
+            (self.poll.register(descriptor, events) if events else self.poll.unregister(descriptor))
+
+    def close(self, descriptor: int) -> None:
+        """Close a descriptor, and wait for it no longer."""
+        self.want(descriptor, 0)
+        close(descriptor)
+
+    # --- the agent
+
+    def spawn(self, argv: list[bytes], environment: dict[bytes, bytes], directory: bytes) -> int:
+        """Start the agent with its own session. Raises OSError."""
+        pipes = [pipe() for _ in range(3)]
+        ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
+        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        actions = [(POSIX_SPAWN_DUP2, fd, place) for place, fd in enumerate(theirs)]
+        actions += [(POSIX_SPAWN_CLOSE, fd) for pair in pipes for fd in pair if fd > 2]
+        here = open_file(".", 0)
+        chdir(directory)
+        try:
+            signals = (1, 2, 3, 13, TERM)  # HUP, INT, QUIT, PIPE
+            self.pid = posix_spawn(argv[0], argv, environment, file_actions=actions, setsid=True, setsigdef=signals)
+        finally:
+            chdir(here)
+            close(here)
+        for descriptor in theirs:
+            close(descriptor)
+        for descriptor in ours:
+            set_blocking(descriptor, False)
+        self.stdin, self.stdout, self.stderr = ours
+        try:
+            from posix import pidfd_open  # Linux
+
+            self.pidfd = pidfd_open(self.pid)
+            self.want(self.pidfd, select.POLLIN)
+        except (ImportError, OSError):
+            self.pidfd = -1
+        self.watch()
+        return self.pid
+
+    def hear(self, descriptor: int) -> None:
+        """Put what the agent says on the tape."""
+        try:
+            data = read(descriptor, READ_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self.append(b"O" if descriptor == self.stdout else b"E", data)
+            return
+        self.close(descriptor)
+        if descriptor == self.stdout:
+            self.stdout = -1
+            self.append(b"Q", b"")
+        else:
+            self.stderr = -1
+
+    def give(self) -> None:
+        """Give the agent the lines that wait."""
+        try:
+            while self.pending and self.stdin >= 0:
+                del self.pending[: write(self.stdin, self.pending)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.pending.clear()
+            self.closes_stdin = True
+        if self.closes_stdin and not self.pending and self.stdin >= 0:
+            self.close(self.stdin)
+            self.stdin = -1
+        self.watch()
+
+    def look(self) -> None:
+        if self.exited:
+            return
+        pid, status = waitpid(self.pid, WNOHANG)
+        if pid == self.pid:
+            self.exited = True
+            if self.pidfd >= 0:
+                self.close(self.pidfd)
+                self.pidfd = -1
+            self.pending.clear()
+            self.closes_stdin = True
+            self.give()
+            self.append(b"X", number(-(status & 127) if status & 127 else status >> 8))
+
+    def descend(self) -> None:
+        """Take the next step of the end of an agent without a server."""
+        self.closes_stdin = True
+        self.give()
+        if self.step:
+            try:  # noqa: SIM105 - `contextlib` is not built in
+                killpg(self.pid, TERM if self.step == 1 else KILL)
+            except OSError:
+                pass
+        self.step += 1
+        self.next_step_at = time.monotonic() + STEP_S
+
+    # --- the server
+
+    def accept(self) -> None:
+        accepted = self.listener._accept()  # pyright: ignore - `socket` would be a third of the memory
+        descriptor = int(accepted[0])  # pyright: ignore - as above
+        if self.guest is not None:
+            self.close(self.guest.detach())
+        self.guest = _socket.socket(fileno=descriptor)
+        self.guest.setblocking(False)
+        self.want(descriptor, select.POLLIN)
+
+    def greet(self) -> None:
+        """Attach a guest that shows the secret, unless a server is attached."""
+        guest, self.guest = self.guest, None
+        assert guest is not None
+        try:
+            data = guest.recv(HEAD + 41)
+        except OSError:
+            data = b""
+        if self.server is not None:
+            self.listen()  # a dead server's last words come first, and then its end
+        offset = int.from_bytes(data[HEAD + 33 :], "little")
+        is_known = len(data) == HEAD + 41 and data[4:5] == b"A" and data[HEAD + 1 : HEAD + 33] == self.secret
+        if self.server is not None or not is_known:
+            self.close(guest.detach())
+            return
+        self.sent = min(offset, self.end)
+        self.server = guest
+        self.is_deaf = False
+        self.step, self.next_step_at = 0, 0.0
+        guest.send(record(b"T", bytes((PROTOCOL,)) + number(self.sent)))
+        self.feed()
+
+    def leave_server(self) -> None:
+        assert self.server is not None
+        self.close(self.server.detach())
+        self.server = None
+        self.heard.clear()  # the rest of a frame: it is sent again
+        self.away_since = time.monotonic()
+
+    def listen(self) -> None:
+        """Take what the server has sent."""
+        try:
+            while self.server is not None:
+                data = self.server.recv(SEND_BYTES)
+                if not data:
+                    self.leave_server()
+                self.heard += data
+                self.obey()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.leave_server()
+
+    def obey(self) -> None:
+        at, heard = 0, self.heard
+        while len(heard) >= at + HEAD and len(heard) >= (end := at + HEAD + int.from_bytes(heard[at : at + 4], "little")):
+            kind, data = bytes(heard[at + 4 : at + 5]), bytes(heard[at + HEAD : end])
+            at = end
+            value = int.from_bytes(data[:8], "little")
+            if kind == b"W" and value not in self.written:
+                self.written.add(value)
+                self.append(b"W", data[:8])
+                if self.stdin >= 0:
+                    self.pending += data[8:]
+                    self.give()
+            elif kind == b"I":
+                self.closes_stdin = True
+                self.give()
+            elif kind == b"L":
+                self.lease_s = float(value)
+            elif kind == b"F" and self.exited:
+                self.leave()
+        del heard[:at]
+
+    def leave(self) -> None:
+        """End with nothing left."""
+        for name in listdir("."):
+            unlink(name)
+        rmdir(self.folder)
+        _exit(0)
+
+    # --- its life
+
+    def run(self, folder: str) -> None:
+        """Hold the agent until its end."""
+        self.folder = folder
+        while True:
+            self.turn()
+
+    def turn(self) -> None:
+        """Wait for something, and handle it."""
+        due = self.next_step_at or self.away_since + self.lease_s
+        wait_s = 3600.0 if self.server is not None else due - time.monotonic()
+        if self.unwritten or (self.pidfd < 0 and not self.exited):
+            wait_s = min(wait_s, LOOK_S)
+        for descriptor, _ in self.poll.poll(max(wait_s, 0.0) * 1000):
+            if descriptor in (self.stdout, self.stderr):
+                self.hear(descriptor)
+            elif descriptor == self.stdin:
+                self.give()
+            elif self.server is not None and descriptor == self.server.fileno():
+                self.feed()
+                self.listen()
+            elif self.guest is not None and descriptor == self.guest.fileno():
+                self.greet()
+            elif descriptor == self.listener.fileno():
+                self.accept()
+        self.look()
+        if self.unwritten:
+            self.write_tape()
+        if self.server is None and time.monotonic() >= (self.next_step_at or self.away_since + self.lease_s):
+            if self.exited:
+                self.leave()
+            self.descend()
+
+
+def main(folder: str) -> None:
+    """Start an agent and hold it."""
+    umask(0o077)
+    text = b""
+    while piece := read(0, READ_BYTES):
+        text += piece
+    secret, directory, count, *rest = text.split(b"\0")
+    argv, variables = rest[: int(count)], rest[int(count) :]
+    if fork():
+        _exit(0)
+    setsid()
+    chdir(folder)
+    holder = Holder(bytes.fromhex(secret.decode()))
+    try:
+        pid = holder.spawn(argv, dict(pair.split(b"=", 1) for pair in variables), directory)
+    except OSError as error:
+        write(1, b"!%d" % (error.errno or 0))
+        _exit(1)
+    holder.listener.bind("s")
+    holder.listener.listen(4)
+    holder.listener.setblocking(False)
+    holder.want(holder.listener.fileno(), select.POLLIN)
+    write(1, b"%d" % pid)
+    null = open_file("/dev/null", O_RDWR)
+    for descriptor, file in enumerate((null, null, open_file("log", O_RDWR | O_CREAT | O_APPEND, 0o600))):
+        dup2(file, descriptor)
+    holder.run(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,213 @@
+"""An agent on a holder goes on while no server runs. What it shares with pipes is tested with them (`spawn`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from shim.lib.errors import AgentNotFound
+from shim.processes import held_process, holder
+from shim.processes.held_process import Hold, record
+from tests.process.support import BOUND_S, NumberedProcess, Nursery, ProcessLog, has_died, is_live, new_hold, until_empty
+from universal.codec import LaunchSpec
+
+MEMORY_KIB = 8 * 1024
+
+
+async def begin(folder: Path, fake: str, *args: str) -> tuple[NumberedProcess, ProcessLog]:
+    """Start a fake agent that is not ended with the test's processes."""
+    seen = ProcessLog()
+    process = await NumberedProcess.spawn_on(
+        new_hold(folder), Nursery().spec(fake, *args), dict(os.environ), on_lines=seen.on_lines, on_exit=seen.on_exit
+    )
+    return process, seen
+
+
+async def come_back(process: NumberedProcess) -> tuple[NumberedProcess, ProcessLog]:
+    """Attach as a new server."""
+    seen = ProcessLog()
+    again = await NumberedProcess.attach(process.hold, process.pid, {}, on_lines=seen.on_lines, on_exit=seen.on_exit)
+    again.lines_written = process.lines_written
+    again.begin("again")
+    return again, seen
+
+
+async def test_an_agent_is_taken_up_with_all_its_lines(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    process.lease(60)
+    process.write(b"one")
+    await seen.wait_for_line(b"one")
+    process.leave()
+    again, seen_again = await come_back(process)
+    again.write(b"two")
+    await seen_again.wait_for_line(b"two")
+    assert seen_again.lines == [b"ready", b"one", b"two"]
+    assert seen.exits == []
+    await again.stop()
+    assert (await seen_again.exit()).code == 0
+    await until_empty(process.hold.folder)
+
+
+async def test_the_agent_gets_a_repeated_line_once(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    process.lease(60)
+    process.write(b"one")
+    await seen.wait_for_line(b"one")
+    process.leave()
+    process.lines_written = 0  # the next server does not know whether it was given
+    again, seen_again = await come_back(process)
+    again.write(b"one")
+    again.write(b"two")
+    await seen_again.wait_for_line(b"two")
+    assert seen_again.lines == [b"ready", b"one", b"two"]
+    await again.stop()
+
+
+async def test_an_agent_without_a_lease_ends_with_its_server(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    process.lease(0)
+    await seen.wait_for_line(b"ready")
+    process.leave()
+    await has_died(process.pid)
+    await until_empty(process.hold.folder)
+
+
+async def test_the_next_server_learns_of_an_exit(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    process.lease(60)
+    await seen.wait_for_line(b"ready")
+    process.leave()
+    os.kill(process.pid, 9)
+    await has_died(process.pid)
+    _, seen_again = await come_back(process)
+    assert (await seen_again.exit()).signal == 9
+    assert seen_again.lines == [b"ready"]
+    await until_empty(process.hold.folder)
+
+
+async def test_a_killed_holder_takes_its_agent_along(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    await seen.wait_for_line(b"ready")
+    parent = int(Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    os.kill(parent, 9)
+    assert (await seen.exit()).signal == 9
+    assert not is_live(process.pid)
+
+
+async def test_a_stranger_without_the_secret_cannot_attach(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    process.lease(60)
+    await seen.wait_for_line(b"ready")
+    process.leave()
+    stranger = replace(process.hold, secret="00" * 32)
+    with pytest.raises(ConnectionError):
+        await NumberedProcess.attach(stranger, process.pid, {}, on_lines=seen.on_lines, on_exit=seen.on_exit)
+    again, _ = await come_back(process)
+    await again.stop()
+
+
+async def test_a_second_server_cannot_attach(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    with pytest.raises(ConnectionError):
+        await come_back(process)
+    process.write(b"mine")
+    await seen.wait_for_line(b"mine")
+    await process.stop()
+
+
+async def test_only_its_person_can_read_it(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    await seen.wait_for_line(b"ready")
+    folder = process.hold.folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) & 0o077 for path in folder.iterdir()} == {"tape": 0, "s": 0, "log": 0}
+    environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+    assert process.hold.secret.encode() not in environment
+    assert str(folder).encode() not in environment
+    assert process.hold.token.encode() in environment
+    await process.stop()
+
+
+async def test_a_holder_is_small(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    await seen.wait_for_line(b"ready")
+    parent = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[1]
+    lines = Path(f"/proc/{parent}/smaps_rollup").read_text().splitlines()
+    sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines[1:]}
+    assert sizes["Pss"] < MEMORY_KIB, sizes
+    await process.stop()
+
+
+async def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:
+    seen, hold = ProcessLog(), new_hold(tmp_path)
+    spec = LaunchSpec((str(tmp_path / "nothing"),), cwd=str(tmp_path))
+    with pytest.raises(AgentNotFound, match="does not exist"):
+        await NumberedProcess.spawn_on(hold, spec, {}, on_lines=seen.on_lines, on_exit=seen.on_exit)
+    assert not hold.folder.exists()
+
+
+async def test_an_agent_waits_while_too_much_is_unread(tmp_path: Path) -> None:
+    """It writes 300 MB while no server is there: the tape stops at its bound, and all comes through afterwards."""
+    process, seen = await begin(tmp_path, "flood.py", "300000")
+    process.lease(60)
+    process.leave()
+    tape = process.hold.folder / "tape"
+    sizes = [-1]
+    async with asyncio.timeout(BOUND_S):
+        while sizes[-1] != tape.stat().st_size or sizes[-1] < holder.AWAY_BYTES:
+            sizes.append(tape.stat().st_size)
+            await asyncio.sleep(0.2)
+    assert holder.AWAY_BYTES <= sizes[-1] < holder.AWAY_BYTES + 2 * holder.READ_BYTES
+    again, seen_again = await come_back(process)
+    await seen_again.exit()
+    assert len(seen_again.lines) == 300_001
+    del seen, again
+
+
+async def test_a_holder_of_an_unknown_version_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    process.lease(60)
+    process.leave()
+    monkeypatch.setattr(held_process, "PROTOCOLS", frozenset({2}))
+    with pytest.raises(ConnectionError, match="version 1"):
+        await come_back(process)
+    monkeypatch.undo()
+    again, _ = await come_back(process)
+    await again.stop()
+    del seen
+
+
+async def test_garbage_on_the_socket_ends_the_connection_alone(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    process.lease(60)
+    process.leave()
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(str(process.hold.folder / "s"))
+        stranger.send(record(b"W", bytes(8) + b"evil\n") + os.urandom(100))
+        stranger.settimeout(BOUND_S)
+        with pytest.raises(ConnectionResetError):  # it hangs up, with something unread
+            await asyncio.to_thread(stranger.recv, 1)
+    again, seen_again = await come_back(process)
+    again.write(b"good")
+    await seen_again.wait_for_line(b"good")
+    assert seen_again.lines == [b"ready", b"good"]
+    await again.stop()
+    del seen
+
+
+def test_the_version_stands_in_both_programs() -> None:
+    assert max(held_process.PROTOCOLS) == holder.PROTOCOL
+    assert json.dumps(sorted(held_process.PROTOCOLS)) == "[1]", "a holder of each release stays understood"
+
+
+def test_a_long_path_fits_no_socket(tmp_path: Path) -> None:
+    hold = new_hold(tmp_path)
+    assert hold.fits
+    assert not Hold(tmp_path / ("x" * 100), hold.secret, hold.token, hold.commit).fits

@@ -72,6 +72,32 @@ COMMANDS = CommandSources(
 )
 """`AgentSpec.command_sources` of an agent that is Claude Code. Source: the list of 2.1.330 in a project with one of each."""
 
+INTERNAL_COMMANDS = frozenset(
+    {
+        *("auto-mode-setup", "autocompact", "claude-api", "color", "config", "dataviz", "design", "design-consent"),
+        *("design-revoke", "design-sync", "doctor", "effort", "extra-usage", "fewer-permission-prompts", "focus", "heapdump"),
+        *("init", "keybindings-help", "list-agents", "mcp", "output-style", "plugin-authoring", "pr-comments"),
+        *("release-notes", "reload-plugins", "reload-skills", "run-skill-generator", "statusline", "team-onboarding"),
+        *("todos", "update-config", "workflow-authoring"),
+    }
+)
+"""`AgentSpec.internal_commands`."""
+USEFUL_COMMANDS = frozenset(
+    {
+        *("batch", "clear", "code-review", "compact", "context", "cost", "debug", "deep-research", "fast", "goal", "insights"),
+        *("loop", "recap", "rename", "review", "run", "schedule", "security-review", "simplify", "usage", "verify"),
+    }
+)
+"""The others that come with it, up to 2.1.332: they work on a project, or tell of the session."""
+_REMOTE = "It is only for sessions that Anthropic's servers start."
+WITHHELD_COMMANDS: Mapping[str, str] = {
+    "agents": "Claude Code has removed it. Ask Claude to change its subagents, or edit .claude/agents/.",
+    "model": "Another model would answer than the one that the session shows. Choose the model in your client instead.",
+    "__remote-workflow": _REMOTE,
+    "workflow-launch-exec": _REMOTE,
+}
+"""`AgentSpec.withheld_commands`."""
+
 # --- its start ------------------------------------------------------------------------------------------
 
 _OWN_FILES = (

@@ -586,6 +586,8 @@ class AgentSpec:
     """The folder in `default_rules` that a variable can move."""
     command_sources: CommandSources = NO_COMMANDS
     """Where its commands are files, so that those of a project are offered before the first session there."""
+    internal_commands: frozenset[str] = frozenset()
+    """Slash commands about its own program. Clients do not list them unless all are asked for; they may be sent."""
     withheld_commands: Mapping[str, str] = field(default_factory=dict[str, str])
     """Slash commands that are not offered -> why, and what to do instead, in one sentence or two."""
     project_settings: ProjectSettingsUse = ProjectSettingsUse(ALL_FAMILIES)

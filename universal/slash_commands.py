@@ -8,16 +8,13 @@ from typing import Literal, NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class SlashCommand:
-    """A command of the agent that a prompt may start with, after `mark`.
-
-    `is_internal`: it comes with the agent and is about its own program, so that clients do not list it unless asked to.
-    """
+    """A command of the agent that a prompt may start with, after `mark`. `is_file`: a person's own, which a file defines."""
 
     name: str
     description: str = ""
     hint: str = ""
     mark: str = "/"
-    is_internal: bool = False
+    is_file: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class CommandFiles:
                 name = ":".join((relative.parent if file.name == SKILL else relative.with_suffix("")).parts)
             if name and name.isprintable() and not any(map(str.isspace, name)):
                 description = document.description or document.first_line or NO_DESCRIPTION
-                yield SlashCommand(folder.name.format(name), description, document.hint, folder.mark)
+                yield SlashCommand(folder.name.format(name), description, document.hint, folder.mark, is_file=True)
 
     def _commands_of_plugins(self, plugins: PluginFolders, above: Sequence[str], inside: Sequence[str]) -> Iterator[SlashCommand]:
         enabled: dict[str, None] = {}

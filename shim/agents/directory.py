@@ -514,7 +514,12 @@ class AgentDirectory:
                 located, stamp = await self._version(spec)
                 if located.why:
                     return
-                await self._catalogue(spec, stamp)
+                try:
+                    await self._catalogue(spec, stamp)
+                except DiscoveryFailed as error:
+                    if error.code != SLOW or spec.transport == "stdio":
+                        raise
+                    await self._catalogue(spec, stamp)  # it was asked while a client started, which takes the processor
         except AgentError as error:
             log.warning("agent.discovery_failed", agent=name, why=str(error))
             out = isinstance(error, DiscoveryFailed) and error.code in LOGGED_OUT

@@ -134,7 +134,7 @@ def commands(
         for command in offer.catalogue.commands:
             if withheld(offer.spec, command.name) or command.name in CLIENTS_DO_IT:
                 continue
-            if command.is_internal and not has_internal:
+            if command.name in offer.spec.internal_commands and not (has_internal or command.is_file):
                 continue
             prefixed = command.name in names
             name = f"{offer.spec.name}{SEPARATOR}{command.name}" if prefixed else command.name

@@ -89,7 +89,7 @@ def test_nothing_of_a_project_is_found_without_it(project: Path, spec: AgentSpec
 
 def test_a_command_has_the_words_of_its_head_or_of_its_first_line(project: Path) -> None:
     found = find(project, CLAUDE)
-    assert found["sub:dir:deep"] == SlashCommand("sub:dir:deep", "Deep one", "[file]")
+    assert found["sub:dir:deep"] == SlashCommand("sub:dir:deep", "Deep one", "[file]", is_file=True)
     assert found["plain"].description == "Just a body line"
     assert found["empty"].description == "Custom command"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shim.agents.directory import AT_ONCE, AgentDirectory
-from shim.agents.discovery import NAMESPACE, DiscoveryFailed, discover, from_store, to_store
+from shim.agents.discovery import NAMESPACE, SLOW, DiscoveryFailed, discover, from_store, to_store
 from shim.lib.clock import ManualClock
 from shim.lib.errors import AgentError, AgentNotFound
 from shim.lib.ids import Ids
@@ -522,3 +522,23 @@ async def test_an_agent_with_a_server_of_its_own_is_asked_when_its_offer_is_want
     (machine.home / "settings.json").write_text("{}")
     changed = await machine.directory(server)
     assert (await models(changed), asked.count("fake")) == (["m1"], 3), "other settings may offer other models"
+
+
+@pytest.mark.parametrize(("transport", "tries"), [("http", 2), ("stdio", 1)])
+async def test_an_agent_with_a_server_of_its_own_that_is_slow_is_asked_once_more(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, transport: str, tries: int
+) -> None:
+    asked: list[str] = []
+
+    async def discover_it(_: object, agent: AgentSpec, directory: str, tell: Callable[[Catalogue], None]) -> None:
+        asked.append(agent.name)
+        if asked.count("fake") < 2:
+            raise DiscoveryFailed("it did not say it in time", SLOW)
+        tell(Catalogue((Model("m1", "M1"),)))
+
+    monkeypatch.setattr(AgentDirectory, "_discover", discover_it)
+    machine.install()
+    directory = await machine.directory(spec(transport=transport))
+    agent = await directory.offer("fake")
+    assert agent is not None
+    assert (asked.count("fake"), agent.slow) == (tries, tries == 1)

@@ -10,9 +10,11 @@ from shim.agents._generated.client_commands import CLIENT_COMMANDS
 from shim.agents.offered_commands import BREAKING, RESERVED_NAMES, commands, native_command, withheld
 from shim.sessions.prompts.built_in_commands import BuiltInCommand, templates
 from tests.fakes.agents_directory import FakeAgent, agent
+from tests.support.recordings import load_all
 from universal.agents.claude.spec import CLAUDE
-from universal.agents.claude.wire import read_commands
+from universal.claude_code import INTERNAL_COMMANDS, USEFUL_COMMANDS, WITHHELD_COMMANDS
 from universal.codec import Catalogue, SlashCommand
+from universal.lib.jsonvalue import arr, obj
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,22 @@ def test_the_terminal_and_the_web_ui_were_both_read() -> None:
 
 
 def test_internal_commands_are_listed_if_all_are_asked_for_and_may_be_sent_anyway() -> None:
-    rows = [{"name": name, "builtin": True} for name in ("usage", "heapdump")] + [{"name": "heapdump-mine"}, {"name": ""}]
-    claude = agent("claude", "Claude Code", Catalogue(commands=read_commands(rows)))
-    assert [command.name for command in commands([claude], ())] == ["usage", "heapdump-mine"]
-    assert [command.name for command in commands([claude], (), has_internal=True)] == ["usage", "heapdump", "heapdump-mine"]
+    rows = (SlashCommand("usage"), SlashCommand("heapdump"), SlashCommand("doctor", is_file=True))
+    made = agent("claude", "Claude Code", Catalogue(commands=rows))
+    claude = replace(made, spec=replace(made.spec, internal_commands=INTERNAL_COMMANDS))
+    assert [command.name for command in commands([claude], ())] == ["usage", "doctor"], "a person's own is listed"
+    assert [command.name for command in commands([claude], (), has_internal=True)] == ["usage", "heapdump", "doctor"]
     assert native_command(claude, "heapdump") is not None
+
+
+def test_each_command_that_comes_with_claude_is_internal_useful_or_withheld() -> None:
+    """It says which are its own from 2.1.330 on. A new one needs a place in one of the tables."""
+    known = INTERNAL_COMMANDS | USEFUL_COMMANDS | WITHHELD_COMMANDS.keys()
+    assert not INTERNAL_COMMANDS & (USEFUL_COMMANDS | WITHHELD_COMMANDS.keys())
+    found: set[str] = set()
+    for recording in load_all("claude"):
+        for message in recording.agent_messages():
+            if (response := obj(obj(obj(message).get("response")).get("response"))).get("commands"):
+                found |= {str(row["name"]) for row in map(obj, arr(response.get("commands"))) if row.get("builtin") is True}
+    assert found, "no recording has the list"
+    assert found <= known

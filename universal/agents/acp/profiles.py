@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from universal.claude_code import COMMANDS, OWN_FOLDER, OWN_RULES, SPARE
+from universal.claude_code import COMMANDS, INTERNAL_COMMANDS, OWN_FOLDER, OWN_RULES, SPARE, WITHHELD_COMMANDS
 from universal.claude_code import SANDBOX as CLAUDE_SANDBOX
 from universal.codec import ALL_FAMILIES, NO_SPARE, AgentFolder, LoginSigns, Mode, ProjectSettingsUse, SpareUse
 from universal.codex import SANDBOX as CODEX_SANDBOX
@@ -92,6 +92,8 @@ class Profile:
     default_rules: tuple[Rule, ...] = ()
     own_folder: AgentFolder | None = None
     command_sources: CommandSources = NO_COMMANDS
+    internal_commands: frozenset[str] = frozenset()
+    withheld_commands: Mapping[str, str] = field(default_factory=dict[str, str])
     npm: tuple[str, ...] = ()
     key_variables: tuple[str, ...] = ()
     login_signs: LoginSigns | None = None
@@ -164,6 +166,8 @@ PROFILES: tuple[Profile, ...] = (
         default_rules=(*_HIDDEN_FILES, *OWN_RULES),
         own_folder=OWN_FOLDER,
         command_sources=COMMANDS,
+        internal_commands=INTERNAL_COMMANDS,
+        withheld_commands=WITHHELD_COMMANDS,
         spare=SPARE,
         sandbox=CLAUDE_SANDBOX,
     ),

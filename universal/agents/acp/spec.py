@@ -72,6 +72,8 @@ def spec_of(profile: Profile) -> AgentSpec:
         own_folder=profile.own_folder,
         npm=profile.npm,
         command_sources=profile.command_sources,
+        internal_commands=profile.internal_commands,
+        withheld_commands=profile.withheld_commands,
         key_variables=profile.key_variables,
         login_signs=profile.login_signs,
         lacks=profile.lacks,

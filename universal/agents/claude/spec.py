@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.claude_code import COMMANDS, HELD_CALLS, OWN_FOLDER, OWN_RULES, RULE_FILES, SANDBOX, SPARE
+from universal.claude_code import (
+    COMMANDS,
+    HELD_CALLS,
+    INTERNAL_COMMANDS,
+    OWN_FOLDER,
+    OWN_RULES,
+    RULE_FILES,
+    SANDBOX,
+    SPARE,
+    WITHHELD_COMMANDS,
+)
 from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
@@ -14,8 +24,6 @@ def _make(ids: IdFactory) -> Codec:
 
     return ClaudeCodec(ids)
 
-
-_REMOTE = "It is only for sessions that Anthropic's servers start."
 
 CLAUDE = AgentSpec(
     name=NAME,
@@ -32,12 +40,8 @@ CLAUDE = AgentSpec(
     rewinds=True,
     no_steering="",
     command_sources=COMMANDS,
-    withheld_commands={
-        "agents": "Claude Code has removed it. Ask Claude to change its subagents, or edit .claude/agents/.",
-        "model": "Another model would answer than the one that the session shows. Choose the model in your client instead.",
-        "__remote-workflow": _REMOTE,
-        "workflow-launch-exec": _REMOTE,
-    },
+    internal_commands=INTERNAL_COMMANDS,
+    withheld_commands=WITHHELD_COMMANDS,
     default_catalogue=DEFAULT_CATALOGUE,
     npm=("@anthropic-ai/claude-code",),
     install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",

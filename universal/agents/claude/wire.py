@@ -181,26 +181,12 @@ def read_models(models: Json) -> tuple[tuple[Model, ...], dict[str, str]]:
     return tuple(found), resolved
 
 
-USEFUL = frozenset(
-    {
-        *("batch", "code-review", "context", "debug", "deep-research", "fast", "goal", "loop", "recap", "run"),
-        *("rename", "security-review", "simplify", "usage", "verify"),
-    }
-)
-"""Commands of Claude's own (2.1.330 has 48) that work on a project or tell of the session."""
-
-
 def read_commands(commands: Json) -> tuple[SlashCommand, ...]:
-    """`commands[]` of the answer to `initialize` or of `commands_changed`. 2.1.197 does not say which are its own."""
+    """`commands[]` of the answer to `initialize` or of `commands_changed`."""
     return tuple(
-        SlashCommand(
-            _runnable(name),
-            get_text(row, "description"),
-            get_text(row, "argumentHint"),
-            is_internal=row.get("builtin") is True and name not in USEFUL,
-        )
+        SlashCommand(_runnable(get_text(row, "name")), get_text(row, "description"), get_text(row, "argumentHint"))
         for row in map(obj, arr(commands))
-        if (name := get_text(row, "name"))
+        if get_text(row, "name")
     )
 
 

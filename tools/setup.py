@@ -62,7 +62,8 @@ ROWS: Mapping[str, Row] = {
     "formatter": Row("OpenCode alone", "This server runs no formatters."),
     "instructions": Row(
         "in part",
-        "Files and patterns reach {text}. URLs are not fetched.",
+        "Files, patterns and URLs reach {text}. A page is asked for every 5 minutes, and only one that you name yourself: of a "
+        "project no URL is fetched.",
     ),
     "layout": Row("in clients", "Current clients have one layout."),
     "logLevel": Row("shown only", "`log_level` of this server's own settings counts ([settings](settings.md))."),
@@ -106,8 +107,8 @@ TEXT = """<!-- Written by tools/setup.py (`make gen`); do not edit. -->
 # Which part of my OpenCode configuration acts?
 
 `GET /config` shows all of your configuration. This table says, key by key, what it does behind this server. A project's own part
-counts only after you have trusted it, where it would run a program or allow a call ([trust](trust.md)). A notice in a session
-says that its agent takes no MCP servers.
+counts only after you have trusted it, where it would run a program or allow a call ([trust](trust.md)). A notice in a session,
+`opencode-shim doctor` and `options.setup` of `GET /agent` say which part of it an agent does not take.
 
 | effect | meaning |
 |---|---|

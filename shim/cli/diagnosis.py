@@ -62,6 +62,8 @@ class AgentCheck:
     """Who enforces permission rules: the agent or this server."""
     rules_missing: tuple[str, ...] = ()
     """Permission keys whose rules nobody can enforce."""
+    setup_missing: tuple[str, ...] = ()
+    """Parts of the directory's OpenCode configuration that it does not take."""
     probe: Probe | None = None
 
 

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
@@ -23,6 +24,8 @@ from pydantic import SecretStr
 from shim.agents.directory import Agent, AgentDirectory
 from shim.cli import screen
 from shim.cli.diagnosis import AgentCheck, Diagnosis, Login, Probe, diagnose
+from shim.host.config.opencode_config import ConfigFiles
+from shim.host.config.setups import Setups
 from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, ShimError
 from shim.lib.settings import Settings
@@ -32,6 +35,7 @@ from shim.store.memory import MemoryStore
 from universal.codec import AgentSpec, Exit, LaunchSpec, LoginCheck
 from universal.lib.jsonvalue import arr, obj, text
 from universal.permissions import PERMISSION_KEYS
+from universal.setup import PARTS, DirectorySetup
 
 # --- a prompt through the whole chain ---------------------------------------------------------------------------
 
@@ -243,7 +247,10 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
             async with asyncio.timeout(TELL_WAIT_S):
                 await (asyncio.gather(*(directory.offer(name, TELL_WAIT_S) for name in named)) if named else directory.settle())
         wanted = [agent for agent in directory.list_agents() if not named or agent.spec.name in named]
-        checks = list(await asyncio.gather(*(_check_agent(agent, directory.environment()) for agent in wanted)))
+        here = str(settings.directory)
+        config = await asyncio.to_thread(ConfigFiles(Path.home(), os.environ, tuple(map(str, settings.roots))).load, here)
+        setup = Setups(lambda _: config).now(here, with_project=True)
+        checks = list(await asyncio.gather(*(_check_agent(agent, directory.environment(), setup) for agent in wanted)))
         if not named:
             checks += [AgentCheck(b.entry, b.package, why=str(b), broken_package=True) for b in directory.broken]
         if probing:
@@ -253,7 +260,7 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
         await runner.cleanup()
 
 
-async def _check_agent(agent: Agent, environ: Mapping[str, str]) -> AgentCheck:
+async def _check_agent(agent: Agent, environ: Mapping[str, str], setup: DirectorySetup) -> AgentCheck:
     spec, located = agent.spec, agent.located
     login, note = await _login(agent, environ) if agent.usable else ("unknown", "")
     return AgentCheck(
@@ -273,6 +280,7 @@ async def _check_agent(agent: Agent, environ: Mapping[str, str]) -> AgentCheck:
         slow=agent.slow,
         rules_by=spec.enforcement.by,
         rules_missing=tuple(key for key in PERMISSION_KEYS if spec.enforcement.gap(key)),
+        setup_missing=tuple(PARTS[part] for part in spec.setup.gaps(setup)),
     )
 
 
@@ -369,6 +377,8 @@ def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     elif checked.rules_by:
         gap = "" if not checked.rules_missing else f"; not held for {', '.join(checked.rules_missing)}"
         rows.append(("rules", f"{checked.rules_by}{gap}"))
+    if checked.setup_missing:
+        rows.append(("set-up", f"without effect: {', '.join(checked.setup_missing)}"))
     if checked.trouble and not diagnosis.remedy.startswith(checked.trouble.rstrip(".")):
         rows.append(("trouble", " ".join(checked.trouble.split())))
     if probe_ is not None:

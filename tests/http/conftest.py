@@ -249,6 +249,7 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
     services.streams = HubStreams()
     services.projects, services.worktrees = projects, worktrees
     services.config = ConfigFiles(home, {"USER": "someone", "HOME": str(home)})
+    sessions.setups = Setups(services.config.current)
     services.terminals = Terminals(clock=clock, ids=ids, environ=environ, owner="", changes=host)
     services.shells = Shells(data / "shell", clock=clock, ids=ids, environ=environ, owner="", changes=host)
     services.workspaces = Workspaces(store, projects, worktrees, clock=clock, ids=ids, changes=host)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -63,6 +64,19 @@ async def test_agents_take_keys_and_no_logins(place: Place) -> None:
 
 
 # --- agents ----------------------------------------------------------------------------------------------
+
+
+async def test_agents_of_the_configuration_are_listed_with_what_has_no_effect(place: Place) -> None:
+    scribe = {"prompt": "Write.", "model": "claude/sonnet", "color": "#ff8800", "mode": "primary", "temperature": 0.5}
+    agents = {"scribe": scribe, "helper": {"mode": "subagent", "description": "Helps."}}
+    (place.project / "opencode.json").write_text(json.dumps({"agent": agents, "permission": "allow"}))
+    rows = {row["name"]: row for row in (await place.api.get("/agent", status=200)).body}
+    assert list(rows)[2] == "scribe"
+    assert (rows["scribe"]["prompt"], rows["scribe"]["color"], rows["scribe"]["native"]) == ("Write.", "#ff8800", False)
+    assert (rows["helper"]["mode"], rows["helper"]["description"]) == ("subagent", "Helps.")
+    codex = rows["scribe"]["options"]["setup"]["withoutEffect"]["codex"]
+    assert codex == ["subagents (`agent`)", "temperature"]
+    assert rows["build"]["options"]["setup"]["withoutEffect"]["codex"] == ["subagents (`agent`)"]
 
 
 async def test_modes_of_all_agents(place: Place) -> None:

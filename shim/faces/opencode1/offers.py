@@ -17,6 +17,7 @@ from shim.agents.catalog import OfferedMode, models_of, takes_images, with_model
 from shim.agents.offered_commands import Offer, OfferedCommand
 from universal.codec import Model
 from universal.permissions import MODES, Enforcement
+from universal.setup import NO_SETUP, PARTS, DirectorySetup
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated import host_types
@@ -64,11 +65,11 @@ def _model(offer: Offer, model: Model) -> host_types.Model:
     }
 
 
-def agent(mode: OfferedMode, offers: Sequence[Offer] = ()) -> host_types.Agent:
+def agent(mode: OfferedMode, offers: Sequence[Offer] = (), setup: DirectorySetup = NO_SETUP) -> host_types.Agent:
     """A mode, or an agent of the configuration.
 
-    Its options tell of each coding agent that has it who enforces the rules, and when a prompt during a turn reaches it. A model
-    that none of `offers` has is left out.
+    Its options tell of each coding agent that has it who enforces the rules, when a prompt during a turn reaches it, and what of
+    the directory's set-up has no effect (`setup`). A model that none of `offers` has is left out.
     """
     enforced = {spec.name: _enforcement(spec.enforcement) for spec in mode.specs}
     own = mode.own
@@ -82,6 +83,11 @@ def agent(mode: OfferedMode, offers: Sequence[Offer] = ()) -> host_types.Agent:
         "permission": [{"permission": rule.permission, "pattern": rule.pattern, "action": rule.action} for rule in rules],
         "options": {"enforcement": enforced, "delivery": _delivery(mode)} if enforced and not mode.is_subagent else {},
     }
+    gaps: dict[str, list[str]] = {spec.name: [PARTS[part] for part in spec.setup.gaps(setup)] for spec in mode.specs}
+    if own is not None and own.idle:
+        gaps = {spec.name: [*gaps[spec.name], *own.idle] for spec in mode.specs if not spec.setup.reads_own}
+    if missing := {name: parts for name, parts in gaps.items() if parts}:
+        row["options"] = {**row["options"], "setup": {"withoutEffect": missing}}
     if own is not None:
         provider, _, model = own.model.partition("/")
         if any(offer.spec.name == provider and model in models_of(offer) for offer in offers):

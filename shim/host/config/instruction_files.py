@@ -2,6 +2,7 @@
 
     ~/.config/opencode/AGENTS.md     always
     PATH, ~/PATH, /PATH              a file, or a pattern with `*`; a relative one counts from the directory up to its root
+    https://..., http://...          a page, of the person alone: no project has this server ask for one
 
 A project's entries, and the targets of its links, must lie in its repository. Reading is bounded in files, bytes and entries;
 what is beyond is left out. AGENTS.md of a project is not read here: agents read it themselves.
@@ -10,11 +11,14 @@ what is beyond is left out. AGENTS.md of a project is not read here: agents read
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Any
+
+import structlog
 
 from shim.host.config import skills
 from shim.host.config.opencode_config import OpenCodeConfig
@@ -29,7 +33,13 @@ LIMIT_BYTES = 128 * 2**10
 """Maximum bytes of all files of the person, and of the project."""
 ENTRIES_LIMIT = 10_000
 """Maximum entries of folders that one pattern visits."""
+URLS_LIMIT, URL_S = 5, 1.5
+"""Maximum pages, and the seconds that each may take when it is asked for. A prompt waits for them (`setups.READ_LIMIT_S`)."""
+URL_KEPT_S, URL_AGAIN_S = 300.0, 30.0
+"""Seconds until a page is asked for again, and one that did not come. Until then the last text counts."""
 PERSONAL_FILE = "AGENTS.md"
+log = structlog.get_logger()
+
 LEFT_OUT = frozenset({".git", "node_modules"})
 """Folders that no pattern looks into."""
 
@@ -48,6 +58,8 @@ class InstructionFiles:
 
     home: Path
     folder: Path
+    pages: dict[str, tuple[float, str]] = field(default_factory=dict[str, "tuple[float, str]"])
+    """URL -> when it is asked for again, on the monotonic clock, and its text."""
 
     def read(self, directory: str, config: OpenCodeConfig) -> InstructionTexts:
         """Read the instructions of a directory. Files that cannot be read are left out."""
@@ -56,8 +68,25 @@ class InstructionFiles:
         rules = combine(config.personal_rules(), config.project_rules(), unread=config.has_unread_rules)
         lists = {own: skills.list_text(directory, self.home, rules, of_project=own) for own in (False, True)}
         inside = (os.path.realpath(repository_of(directory)),)
-        personal, project = _texts(mine, ()), _texts(projects, inside)
+        personal, project = (*_texts(mine, ()), *self._pages(config.personal_values)), _texts(projects, inside)
         return InstructionTexts((*personal, *filter(None, (lists[False],))), (*project, *filter(None, (lists[True],))))
+
+    def _pages(self, values: Any) -> Iterator[str]:
+        """The texts of pages, asked for anew where it is time."""
+        urls = [entry for entry in arr(values.get("instructions")) if str(entry).startswith(("https://", "http://"))]
+        for url in urls[:URLS_LIMIT]:
+            due, text = self.pages.get(url, (0.0, ""))
+            if time.monotonic() >= due:
+                try:
+                    text, due = _page(url), URL_KEPT_S
+                except (OSError, ValueError) as error:
+                    log.warning("instructions.page_failed", url=url, error=str(error))
+                    due = URL_AGAIN_S
+                self.pages[url] = time.monotonic() + due, text
+                while len(self.pages) > FILES_LIMIT:
+                    self.pages.pop(next(iter(self.pages)), None)
+            if text:
+                yield f"Instructions from: {url}\n{text}"
 
     def _find(self, directory: str, entries: Iterable[str]) -> Iterator[Path]:
         for entry in entries:
@@ -72,6 +101,23 @@ def _entries(values: Any) -> list[str]:
     """The entries that are files. A URL is no file."""
     entries = (entry for entry in arr(values.get("instructions")) if isinstance(entry, str))
     return [entry for entry in entries if "://" not in entry and "\0" not in entry]
+
+
+def _page(url: str) -> str:
+    """The text of a page, at most LIMIT_BYTES of it. Raises OSError, ValueError."""
+    from http.client import HTTPException  # late: most people name no page
+    from urllib.request import urlopen
+
+    end, data = time.monotonic() + 2 * URL_S, b""
+    try:
+        with urlopen(url, timeout=URL_S) as page:  # noqa: S310 - `_pages` takes http and https alone
+            while len(data) < LIMIT_BYTES and (chunk := page.read1(2**16)):
+                data += chunk
+                if time.monotonic() > end:
+                    raise TimeoutError("it came too slowly")
+    except HTTPException as error:
+        raise ValueError(str(error) or type(error).__name__) from error
+    return data[:LIMIT_BYTES].decode("utf-8", "replace").strip()
 
 
 def _folders(directory: str) -> list[Path]:

@@ -232,6 +232,12 @@ def test_doctor_shows_which_rules_an_agent_does_not_hold(missing: tuple[str, ...
     assert f"  rules    {row}" in screen.getvalue().splitlines()
 
 
+def test_doctor_shows_which_part_of_a_set_up_an_agent_does_not_take() -> None:
+    screen = io.StringIO()
+    doctor.show(console(screen), [but(setup_missing=("MCP servers (`mcp`)",))])
+    assert "  set-up   without effect: MCP servers (`mcp`)" in screen.getvalue().splitlines()
+
+
 async def test_doctor_says_why_a_program_is_not_used(machine: Path) -> None:
     """An `opencode` on PATH that is 2.x is no program for the agent `opencode`."""
     program(machine / "bin", "opencode", 'print("2.0.3")\nsys.exit(1)')

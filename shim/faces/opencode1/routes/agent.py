@@ -29,7 +29,8 @@ async def modes(ctx: Ctx) -> object:
     """List the modes of all installed agents, `default_agent` first. It is never empty, as clients then send nothing."""
     config, agents = await list_offers(ctx.services, ctx.directory)
     listed = catalog.modes(agents, config.default_agent, config.disabled_agents, config.agents)
-    return [offers.agent(mode, agents) for mode in listed]
+    setup = ctx.services.sessions.deps.setups.now(ctx.directory, with_project=True)
+    return [offers.agent(mode, agents, setup) for mode in listed]
 
 
 @operation("app.skills")

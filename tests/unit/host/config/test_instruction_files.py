@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shim.host.config import instruction_files
-from shim.host.config.config_reader import Source, merge
+from shim.host.config.config_reader import Origin, Source, merge
 from shim.host.config.instruction_files import InstructionFiles, InstructionTexts
 from shim.host.config.opencode_config import OpenCodeConfig
 
@@ -81,6 +83,36 @@ def test_reading_is_bounded(home: Path, project: Path, monkeypatch: pytest.Monke
         put(project / "docs" / f"{name}.md", "12345")
     assert len(read(home, project, mine=[], projects=["docs/a.md", "docs/b.md", "docs/c.md"]).project) == 2
     assert len(read(home, project, mine=[], projects=["docs/*.md"]).project) == 2
+
+
+def test_a_page_is_asked_for_once_and_its_last_text_counts_while_it_is_gone(home: Path, project: Path) -> None:
+    asked: list[str] = []
+    answers: list[str | None] = ["ONE", None, "TWO"]
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            answer = answers.pop(0)
+            self.send_response(503 if answer is None else 200)
+            self.end_headers()
+            self.wfile.write((answer or "").encode())
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        origins: tuple[Origin, ...] = ("personal", "project")
+        sources = tuple(Source(name, name, {"instructions": [f"{url}/{name}"]}) for name in origins)
+        config = OpenCodeConfig(merge(sources), sources=sources)
+        files = InstructionFiles(home, home / ".config" / "opencode")
+        texts = [files.read(str(project), config).personal for _ in range(2)]
+        for _ in range(2):
+            files.pages.update({page: (0.0, text) for page, (_, text) in files.pages.items()})
+            texts.append(files.read(str(project), config).personal)
+        server.shutdown()
+    assert [text[-3:] for row in texts for text in row] == ["ONE", "ONE", "ONE", "TWO"]
+    assert asked == ["/personal"] * 3
 
 
 def test_skills_of_the_project_count_with_the_project_alone(home: Path, project: Path) -> None:

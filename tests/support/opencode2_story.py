@@ -149,7 +149,7 @@ class Story:
 
     def message_id(self, item_id: str) -> str:
         """What a prompt's message is called."""
-        return self.reducer.transcript.prompt_of_item(item_id)
+        return self.reducer.transcript.prompt_of_item.get(item_id, "")
 
     def start(self, origin: str = "user") -> None:
         """A turn begins."""

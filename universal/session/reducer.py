@@ -413,7 +413,7 @@ class Reducer:
 
     def _take_back(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         for item_id in map(text, arr(meta.get("item_ids"))):
-            self._message_removed({"message_id": self.transcript.message_of_item(item_id)}, "", at_ms)
+            self._message_removed({"message_id": self.transcript.message_of_item.get(item_id, "")}, "", at_ms)
 
     def _part_removed(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         self._remove_part(text(meta.get("message_id")), text(meta.get("part_id")))

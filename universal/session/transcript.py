@@ -67,9 +67,9 @@ class Transcript:
         self.session = session
         self._emit = emit
         self.ids = IdSequence()
-        self._message_of_item: dict[str, str] = {}
-        self._prompt_of_item: dict[str, str] = {}
-        self._call_of_item: dict[str, str] = {}
+        self.message_of_item: dict[str, str] = {}
+        self.prompt_of_item: dict[str, str] = {}
+        self.call_of_item: dict[str, str] = {}
         self._call_names: dict[str, str] = {}
         self._changes: list[FileChange] = []
         self._note = ""
@@ -83,15 +83,15 @@ class Transcript:
 
     def state(self) -> TranscriptState:
         """The transcript's state for a checkpoint. Call it only while no turn runs."""
-        items = dict(self._message_of_item), dict(self._prompt_of_item), dict(self._call_of_item)
+        items = dict(self.message_of_item), dict(self.prompt_of_item), dict(self.call_of_item)
         return TranscriptState(self.ids.last, *items, tuple(self._changes), self._note)
 
     def restore(self, state: TranscriptState) -> None:
         """Restore the transcript from what `state` returned."""
         self.ids = IdSequence(state.last_id)
-        self._message_of_item = dict(state.message_of_item)
-        self._prompt_of_item = dict(state.prompt_of_item)
-        self._call_of_item = dict(state.call_of_item)
+        self.message_of_item = dict(state.message_of_item)
+        self.prompt_of_item = dict(state.prompt_of_item)
+        self.call_of_item = dict(state.call_of_item)
         self._changes, self._note = list(state.changes), state.note
 
     def _forget_items(self) -> None:
@@ -99,15 +99,15 @@ class Transcript:
 
         If an agent names one of them later, it is taken for something new. So memory is bounded, however long the session.
         """
-        self._message_of_item = _newest(self._message_of_item)
-        self._call_of_item = _newest(self._call_of_item)
+        self.message_of_item = _newest(self.message_of_item)
+        self.call_of_item = _newest(self.call_of_item)
         self.session.calls = _newest(self.session.calls)
-        newest, messages = _newest(self._prompt_of_item), self.session.messages
-        if newest is not self._prompt_of_item:
-            old = self._prompt_of_item.items() - newest.items()
+        newest, messages = _newest(self.prompt_of_item), self.session.messages
+        if newest is not self.prompt_of_item:
+            old = self.prompt_of_item.items() - newest.items()
             waiting = {item for item, id_ in old if id_ in messages and not messages.known_by(id_)}
-            prompts = self._prompt_of_item.items()
-            self._prompt_of_item = {item: id_ for item, id_ in prompts if item in newest or item in waiting}
+            prompts = self.prompt_of_item.items()
+            self.prompt_of_item = {item: id_ for item, id_ in prompts if item in newest or item in waiting}
 
     # --- ids and emission --------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Transcript:
         )
         message = Message(info, is_said=True, is_over=True)
         self.session.add(message)
-        self._prompt_of_item[item.item_id] = message_id
+        self.prompt_of_item[item.item_id] = message_id
         self._emit(MessageChanged(info))
         for part in self._parts_of(prompt.parts, item, at_ms):
             self._put(message, part, at_ms)
@@ -188,19 +188,11 @@ class Transcript:
         for part in message.parts.values():
             self._put(message, part, created)
 
-    def prompt_of_item(self, item_id: str) -> str:
-        """The id of the prompt that this item became; empty if it is none."""
-        return self._prompt_of_item.get(item_id, "")
-
-    def message_of_item(self, item_id: str) -> str:
-        """The id of the answer that this item is part of; empty if it is unknown."""
-        return self._message_of_item.get(item_id, "")
-
     def note_dispatch(self, item_id: str, carried: Iterable[str], agent: str, note: str = "") -> None:
         """Note that this item's prompt is being answered now. `carried` messages went along; `note` is shown above the answer."""
         self.summarise()
         self._note = note
-        self.parent_id = self._prompt_of_item.get(item_id, self.parent_id)
+        self.parent_id = self.prompt_of_item.get(item_id, self.parent_id)
         for message_id in (*carried, self.parent_id or ""):
             self.session.messages.learn(message_id, agent)
 
@@ -222,12 +214,12 @@ class Transcript:
 
     def assistant(self, item: Item, at_ms: int) -> Message:
         """Return the message of this item, begun if it is new. While a compaction is under way, it is the summary's message."""
-        message = self.session.messages.get(self._message_of_item.get(item.item_id, ""))
+        message = self.session.messages.get(self.message_of_item.get(item.item_id, ""))
         if message is not None:
             return message
         compaction = self.session.messages.get(self.compaction_id or "")
         if compaction is not None and not compaction.is_over:  # what is said in it is the summary
-            self._message_of_item[item.item_id] = compaction.info.id
+            self.message_of_item[item.item_id] = compaction.info.id
             return compaction
         return self._new_assistant(at_ms, item)
 
@@ -246,7 +238,7 @@ class Transcript:
         info = values.UserInfo(self._id("msg", at_ms), at_ms, record.mode or "build", self.model())
         message = Message(info, is_said=True, is_over=True)
         self.session.add(message)
-        self._prompt_of_item[f"{self.session.id}:compaction:{number}"] = info.id
+        self.prompt_of_item[f"{self.session.id}:compaction:{number}"] = info.id
         self._emit(MessageChanged(info))
         self._put(message, values.CompactionMark(self._id("prt", at_ms), auto=True), at_ms)
         message.known_by.add(self.session.agent)
@@ -284,7 +276,7 @@ class Transcript:
         self.turn_messages.append(message_id)
         self.open_id = message_id
         if item is not None:
-            self._message_of_item[item.item_id] = message_id
+            self.message_of_item[item.item_id] = message_id
         self._emit(MessageChanged(info))
         if (item is not None and not is_persons) or compacts:
             self._put(message, values.StepStart(self._id("prt", at_ms), self._tree()), at_ms)
@@ -295,7 +287,7 @@ class Transcript:
 
     def text_part(self, data: ItemDeltaData) -> tuple[str, str, list[str]] | None:
         """Message, part and pieces of the text that a piece belongs to. None if the piece begins it, or is no such text."""
-        message = self.session.messages.loose.get(self._message_of_item.get(data.item_id, ""))
+        message = self.session.messages.loose.get(self.message_of_item.get(data.item_id, ""))
         if message is None or message.is_said or data.part_type not in ("text", "reasoning"):
             return None
         part_id = message.text_parts.get(data.part_index, "")
@@ -308,7 +300,7 @@ class Transcript:
             self._tool_output(data, at_ms)
             return
         try:
-            message = self.session.messages[self._message_of_item[data.item_id]]
+            message = self.session.messages[self.message_of_item[data.item_id]]
         except KeyError:  # it was removed
             return
         if data.part_type == "tool_input" or message.is_said:
@@ -447,9 +439,9 @@ class Transcript:
         if part is None:
             return
         agent = self.session.agent
-        call_id = self._call_of_item.get(item.item_id)
+        call_id = self.call_of_item.get(item.item_id)
         if call_id is None:
-            call_id = self._call_of_item[item.item_id] = self._name_call(part.call_id, at_ms)
+            call_id = self.call_of_item[item.item_id] = self._name_call(part.call_id, at_ms)
         call = self.session.call(call_id)
         if call is None and call_id in self.session.calls:
             return  # a person has removed its message
@@ -487,10 +479,6 @@ class Transcript:
         """The id of the agent's newest call with this native id."""
         return self._call_names.get(native_id, native_id)
 
-    def call_of_item(self, item_id: str) -> str:
-        """The id of the call that an item is, or is a result of; "" if it is unknown."""
-        return self._call_of_item.get(item_id, "")
-
     def _name_call(self, native_id: str, at_ms: int) -> str:
         """Return an id for a new call. A native id is no identity: model servers use one again, some for each call.
 
@@ -509,7 +497,7 @@ class Transcript:
         return name
 
     def _message_for(self, item: Item, at_ms: int) -> Message:
-        parent = self.session.messages.get(self._message_of_item.get(item.parent_id or "", ""))
+        parent = self.session.messages.get(self.message_of_item.get(item.parent_id or "", ""))
         if parent is not None and not parent.is_over:
             return parent
         current = self.session.messages.get(self.open_id or "")
@@ -550,17 +538,17 @@ class Transcript:
         """Note the call whose tool begins to give output."""
         part = next((p for p in item.content if isinstance(p, ToolResultPart)), None)
         if part is not None:
-            self._call_of_item[item.item_id] = self.call_id(part.call_id)
+            self.call_of_item[item.item_id] = self.call_id(part.call_id)
 
     def _tool_output(self, data: ItemDeltaData, at_ms: int) -> None:
-        call = self.session.call(self._call_of_item.get(data.item_id, ""))
+        call = self.session.call(self.call_of_item.get(data.item_id, ""))
         if call is not None and call.status == "running":
             self._run(call, at_ms, call.wrote(data.delta))
 
     def result(self, item: Item, at_ms: int) -> None:
         """Complete or fail the call whose tool has ended."""
         part = next((p for p in item.content if isinstance(p, ToolResultPart)), None)
-        known = self._call_of_item.get(item.item_id)
+        known = self.call_of_item.get(item.item_id)
         call = self.session.call(known or self.call_id(part.call_id)) if part is not None else None
         if part is None or call is None or call.status in ("completed", "error"):
             return
@@ -634,7 +622,7 @@ class Transcript:
 
     def fail_prompt(self, item_id: str, failure: values.Failure, at_ms: int) -> None:
         """Answer a prompt that no agent got with a failure, beside the prompt that is being answered."""
-        current, self.parent_id = self.parent_id, self._prompt_of_item.get(item_id)
+        current, self.parent_id = self.parent_id, self.prompt_of_item.get(item_id)
         if self.parent_id in self.session.messages:
             message = self._new_assistant(at_ms, None)
             self._finish(message, at_ms, failure=failure)

@@ -16,7 +16,7 @@ from pydantic import PrivateAttr
 from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, Json
 from universal.lib.jsonvalue import arr, obj, text
 from universal.session import importer
-from universal.session.values import AgentMention, CompactionMark, Fields, File, ModelRef, OtherPart, Part, Text
+from universal.session.values import NO_FIELDS, AgentMention, CompactionMark, Fields, File, ModelRef, OtherPart, Part, Text
 
 Delivery: TypeAlias = Literal["steer", "queue"]
 """When an agent is sent it: before those that queue, or after all that waits. Both after the answer that the agent gives now."""
@@ -92,7 +92,9 @@ class PromptItem(Item):
         return self._prompt if self.metadata is not None and self.metadata.get("opencode") is self._stored else None
 
     @classmethod
-    def of(cls, item_id: str, prompt: UserPrompt, content: tuple[ContentPart, ...], metadata: Json) -> PromptItem:
+    def of(
+        cls, item_id: str, prompt: UserPrompt, content: tuple[ContentPart, ...] = (), metadata: Mapping[str, Json] = NO_FIELDS
+    ) -> PromptItem:
         """An item with this prompt and these metadata besides."""
         stored = prompt_json(prompt)
         item = cls(
@@ -101,15 +103,10 @@ class PromptItem(Item):
             role=ItemRole.USER,
             status=ItemStatus.COMPLETED,
             content=content,
-            metadata=metadata | {"opencode": stored},
+            metadata={**metadata, "opencode": stored},
         )
         item._prompt, item._stored = prompt, stored
         return item
-
-
-def user_item(item_id: str, user_prompt: UserPrompt, content: tuple[ContentPart, ...] = (), **metadata: Json) -> Item:
-    """The item of a prompt's user message. `metadata`: what it holds besides."""
-    return PromptItem.of(item_id, user_prompt, content, metadata)
 
 
 def with_prompt(item: Item, prompt: UserPrompt) -> Item:

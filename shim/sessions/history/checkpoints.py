@@ -286,7 +286,7 @@ async def _need_event(store: Store, session_id: str, saved: WriterState) -> None
 
 def _pending_prompts(items: tuple[tuple[str, Json], ...]) -> dict[str, PendingPrompt]:
     pending = ((id_, pending_prompt_of(Item.model_validate(item))) for id_, item in items)
-    return {id_: prompt.with_message_id(id_) for id_, prompt in pending if prompt is not None}
+    return {id_: replace(prompt, message_id=id_) for id_, prompt in pending if prompt is not None}
 
 
 # --- pages that are asked for ------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import structlog
 
@@ -27,6 +27,8 @@ class SessionIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._entries: dict[str, SessionEntry] = {}
+        self.find: Callable[[str], SessionEntry | None] = self._entries.get
+        """Returns a session's entry, or None."""
         self._newest_first: list[SessionRecord] = []
         self._unsaved: set[str] = set()
 
@@ -59,10 +61,6 @@ class SessionIndex:
             self._unlist(entry)
 
     # --- one session ---------------------------------------------------------------------------------------
-
-    def find(self, session_id: str) -> SessionEntry | None:
-        """A session's entry, or None."""
-        return self._entries.get(session_id)
 
     def get(self, session_id: str) -> SessionEntry:
         """A session's entry. Raises SessionNotFound."""

@@ -73,6 +73,6 @@ async def begin(
     )
     await settle(manager, actor)
     actor.prompt(pending)
-    prompt_id = state.reducer.transcript.prompt_of_item(pending.item.item_id)
+    prompt_id = state.reducer.transcript.prompt_of_item.get(pending.item.item_id, "")
     await manager.deps.store.flush(state.id)
     return prompt_id

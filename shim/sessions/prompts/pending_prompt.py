@@ -52,10 +52,6 @@ class PendingPrompt:
         if self.refused:
             raise AgentError(self.refused)
 
-    def with_message_id(self, message_id: str) -> PendingPrompt:
-        """The prompt with the id of the visible message."""
-        return replace(self, message_id=message_id)
-
     def with_choice(self, agent: str, model: str | None, choice: ModelChoice) -> PendingPrompt:
         """The prompt for another agent or model. `model`: for the agent; `choice`: for the message."""
         prompt = replace(self.prompt, model=model, variant=choice.model.variant, mode=choice.base or choice.mode)

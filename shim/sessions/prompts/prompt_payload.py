@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from shim.sessions.prompts.pending_prompt import PendingPrompt
 from universal.codec import COMPACT, Attachment, Prompt
 from universal.items import ContentPart, Item, ItemKind, ItemRole
 from universal.lib.jsonvalue import JsonObject, arr, obj, text
-from universal.session.user_prompt import UserPrompt, prompt_of, user_item
+from universal.session.user_prompt import PromptItem, UserPrompt, prompt_of
 from universal.session.values import File, Part, Text
 from universal.unattended_policy import UnattendedPolicy, parse
 
@@ -92,7 +92,7 @@ def accepted_prompt(
     item_id: str, prompt: UserPrompt, payload: PromptPayload, content: tuple[ContentPart, ...] = ()
 ) -> PendingPrompt:
     """The pending prompt of a new item."""
-    return _pending_prompt(user_item(item_id, prompt, content, prompt=payload.to_json()), prompt, payload)
+    return _pending_prompt(PromptItem.of(item_id, prompt, content, {"prompt": payload.to_json()}), prompt, payload)
 
 
 def _pending_prompt(item: Item, user_prompt: UserPrompt, payload: PromptPayload) -> PendingPrompt:
@@ -158,7 +158,7 @@ class PendingPrompts:
         """Take in the next completed item that is no status."""
         if item.role is ItemRole.USER and (accepted := pending_prompt_of(item)) is not None:
             message_id = self._message_of(item.item_id)
-            self.prompts[message_id] = accepted.with_message_id(message_id)
+            self.prompts[message_id] = replace(accepted, message_id=message_id)
 
     def note(self, label: str, meta: JsonObject) -> None:
         """Take in the next status."""

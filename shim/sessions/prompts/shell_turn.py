@@ -17,7 +17,7 @@ from shim.sessions.session.actor import SessionActor
 from shim.sessions.undo.undo import settle
 from universal.events import EventType, ItemData, ItemDeltaData
 from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
-from universal.session.user_prompt import UserPrompt, user_item
+from universal.session.user_prompt import PromptItem, UserPrompt
 from universal.session.values import Text
 
 USER_TEXT = "The following tool was executed by the user"
@@ -67,7 +67,7 @@ class _Run:
             raise InvalidRequest("The session became busy; wait for it, or abort it.")
         user = self._manager.deps.ids.new("item")
         text = TextPart(text=USER_TEXT)
-        state.record(EventType.ITEM_COMPLETED, ItemData(item=user_item(user, prompt, (text,), origin="shell")))
+        state.record(EventType.ITEM_COMPLETED, ItemData(item=PromptItem.of(user, prompt, (text,), {"origin": "shell"})))
         self._actor.begin_local_work(self._process.stop)
         state.status("prompt", state="own", item_id=user)
         message = self._item(self._message, ItemKind.MESSAGE, ItemRole.ASSISTANT, complete=False, origin="shell")

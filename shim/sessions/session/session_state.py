@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Unpack
@@ -215,7 +215,7 @@ class SessionState:
         self.instructions = Instructions()
         self.variables: dict[str, str] = {}
         self.config_at_start: OpenCodeConfig | None = None
-        self.pending_prompts = PendingPrompts(lambda item_id: self.reducer.transcript.prompt_of_item(item_id))
+        self.pending_prompts = PendingPrompts(lambda item_id: self.reducer.transcript.prompt_of_item.get(item_id, ""))
         self.stored = StoredCheckpoint()
         self._ownership = store.ownership
         self._changes = changes
@@ -333,7 +333,7 @@ class SessionState:
         now = self._clock.now_ms()
         event = self.journal.write(EventType.ITEM_COMPLETED, ItemData(item=pending.item), now, source=Source.DAEMON, raw=None)
         changes = self.reducer.apply(event, now)
-        shown = pending.with_message_id(self.reducer.transcript.prompt_of_item(pending.item.item_id))
+        shown = replace(pending, message_id=self.reducer.transcript.prompt_of_item.get(pending.item.item_id, ""))
         self.pending_prompts.accept(shown)
         self._publish(changes, (event,), now)
         return shown

@@ -9,12 +9,12 @@ import pytest
 from universal.items import Item
 from universal.session.user_prompt import (
     PromptDetails,
+    PromptItem,
     SkillText,
     UserPrompt,
     part_json,
     prompt_json,
     prompt_of,
-    user_item,
     with_prompt,
 )
 from universal.session.values import AgentMention, CompactionMark, File, ModelRef, OtherPart, Reasoning, Text
@@ -46,7 +46,7 @@ STORED: dict[str, Any] = {
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_a_journal_gives_back_the_prompt_of_an_item(prompt: UserPrompt) -> None:
-    for item in (user_item("item_1", prompt), with_prompt(user_item("item_1", UserPrompt("msg_2")), prompt)):
+    for item in (PromptItem.of("item_1", prompt), with_prompt(PromptItem.of("item_1", UserPrompt("msg_2")), prompt)):
         stored = Item.model_validate_json(item.model_dump_json(by_alias=True))
         assert prompt_of(item) is prompt
         assert prompt_of(stored) == prompt
@@ -54,7 +54,7 @@ def test_a_journal_gives_back_the_prompt_of_an_item(prompt: UserPrompt) -> None:
 
 
 def test_a_prompt_of_an_older_journal_is_read() -> None:
-    item = user_item("item_1", UserPrompt()).model_copy(update={"metadata": {"opencode": STORED}})
+    item = PromptItem.of("item_1", UserPrompt()).model_copy(update={"metadata": {"opencode": STORED}})
     parts = (Text("prt_1", "look"), AgentMention("", "explore"))
     expected = UserPrompt("msg_1", parts, "build", ModelRef("acp", "one"), details=PromptDetails("steer", "user"))
     assert prompt_of(item) == expected

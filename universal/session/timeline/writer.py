@@ -78,28 +78,23 @@ def plain(model: values.ModelRef | None) -> values.ModelRef | None:
 
 
 class StatusesWriter:
-    """Writes what the status items of one session change in its timeline.
-
-    `prompt_of_item` gives the id of the prompt that an item became, `message_of_item` that of the answer that it is part of.
-    """
+    """Writes what the status items of one session change in its timeline."""
 
     def __init__(
         self,
         session: Session,
         log: LogWriter,
         steps: StepsWriter,
+        transcript: Transcript,
         *,
         deliver: Callable[[list[str]], None],
-        prompt_of_item: Callable[[str], str],
-        message_of_item: Callable[[str], str],
     ) -> None:
         self._session = session
         self._timeline = session.timeline
         self._log = log
         self._steps = steps
         self._deliver = deliver
-        self._prompt_of_item = prompt_of_item
-        self._message_of_item = message_of_item
+        self._transcript = transcript
 
     # --- the session's properties --------------------------------------------------------------------------
 
@@ -144,7 +139,7 @@ class StatusesWriter:
     def prompt(self, meta: Metadata) -> None:
         """Deliver, withdraw or cancel a prompt, or change its delivery, as its status says."""
         inbox, state = self._timeline.inbox, meta.get("state")
-        id_ = self._prompt_of_item(text(meta.get("item_id")))
+        id_ = self._transcript.prompt_of_item.get(text(meta.get("item_id")), "")
         waiting = inbox.get(id_)
         if state == "handed":
             if instructions := meta.get("instructions"):
@@ -263,7 +258,7 @@ class StatusesWriter:
     def retract(self, meta: Metadata) -> None:
         """Remove the answers that the agent has taken back."""
         for item_id in map(text, arr(meta.get("item_ids"))):
-            self.message_removed({"message_id": self._message_of_item(item_id)})
+            self.message_removed({"message_id": self._transcript.message_of_item.get(item_id, "")})
 
     def part_changed(self, meta: Metadata) -> None:
         """Rewrite a step after a client changed or removed a part. For prompts there is no such event."""
@@ -316,9 +311,8 @@ class TimelineWriter:
             session,
             self._log,
             self._steps,
+            transcript,
             deliver=self._deliver,
-            prompt_of_item=transcript.prompt_of_item,
-            message_of_item=transcript.message_of_item,
         )
         self._event: UniversalEvent | None = None
         self._label = ""
@@ -522,7 +516,7 @@ class TimelineWriter:
     def _item_started(self, data: ItemData) -> None:
         """Note the call of an item, for the pieces of its arguments."""
         if data.item.kind is ItemKind.TOOL_CALL:
-            self._timeline.items[data.item.item_id] = self._transcript.call_of_item(data.item.item_id)
+            self._timeline.items[data.item.item_id] = self._transcript.call_of_item.get(data.item.item_id, "")
 
     def _item_delta(self, data: ItemDeltaData) -> None:
         if data.part_type == "tool_input" and self._timeline.is_running:
@@ -531,7 +525,7 @@ class TimelineWriter:
     # --- prompts -------------------------------------------------------------------------------------------
 
     def _prompt(self, item: Item) -> None:
-        id_ = self._transcript.prompt_of_item(item.item_id)
+        id_ = self._transcript.prompt_of_item.get(item.item_id, "")
         message = self._session.messages.get(id_)
         if message is None or (item.metadata or {}).get("origin") == SHELL_ORIGIN:
             return

@@ -67,7 +67,7 @@ def _end_of_turn(state: SessionState, message_id: str) -> Callable[[UniversalEve
     def is_end(event: UniversalEvent) -> bool:
         nonlocal has_begun
         if isinstance(event.data, ItemData) and event.data.item.role is ItemRole.USER:
-            has_begun = has_begun or state.reducer.transcript.prompt_of_item(event.data.item.item_id) == message_id
+            has_begun = has_begun or state.reducer.transcript.prompt_of_item.get(event.data.item.item_id) == message_id
         if isinstance(event.data, SessionEndedData):
             return event.data.terminated_by == "daemon"
         return has_begun and event.type is EventType.TURN_ENDED

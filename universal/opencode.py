@@ -9,10 +9,21 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from universal.codec import Catalogue, Mode, Model
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
 from universal.sandbox import HELD_KEYS, SandboxUse
 from universal.slash_commands import CommandFolder, CommandSources
+
+MODES = (
+    Mode("build", "Reads, edits and runs what OpenCode's configuration allows.", "build"),
+    Mode("plan", "Reads and proposes, and edits nothing.", "plan"),
+)
+
+DEFAULT_MODEL = Model("default", "Default (as OpenCode is configured)")
+"""The model without a provider. Prompts name no model then, and OpenCode uses its default."""
+DEFAULT_CATALOGUE = Catalogue(models=(DEFAULT_MODEL,), default_model=DEFAULT_MODEL.id)
+"""The catalogue until OpenCode has sent its own, which takes 3 s or more."""
 
 ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
 """The error of a turn that was interrupted."""
@@ -76,3 +87,16 @@ def child_metadata(call_id: str, arguments: dict[str, Any], info: dict[str, Any]
         "agent": text(info.get("agent")) or text(arguments.get(agent)),
         "prompt": text(arguments.get("prompt")),
     }
+
+
+def usage_of(tokens: Json) -> dict[str, int]:
+    """`metadata.usage` of a message's tokens."""
+    given, cache = obj(tokens), obj(obj(tokens).get("cache"))
+    counts = {key: given.get(key) for key in ("input", "output", "reasoning")}
+    counts |= {"cache_read": cache.get("read"), "cache_write": cache.get("write")}
+    return {key: int(value) if isinstance(value, (int, float)) else 0 for key, value in counts.items()}
+
+
+def limit_of(value: Json) -> int | None:
+    """A limit of a model in tokens; None if it tells none."""
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None

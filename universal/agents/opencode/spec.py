@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from universal.agents.opencode.wire import DEFAULT_CATALOGUE, MODES, NAME
+from universal.agents.opencode.wire import NAME
 from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
-from universal.opencode import SANDBOX, SKILLS
+from universal.opencode import DEFAULT_CATALOGUE, MODES, SANDBOX, SKILLS
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
 

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 from universal.agents import kit
-from universal.agents.opencode.wire import IGNORED_PARTS, Msg, usage_of
+from universal.agents.opencode.wire import IGNORED_PARTS, Msg
 from universal.codec import Fact
 from universal.events import EventType
 from universal.items import (
@@ -28,6 +28,7 @@ from universal.items import (
 )
 from universal.lib.jsonvalue import arr, obj, text
 from universal.lib.jsonvalue import text as as_text
+from universal.opencode import usage_of
 from universal.opencode_metadata import NativeResult, result_metadata
 
 # --- states of tools --------------------------------------------------------------------------------------------

@@ -16,21 +16,12 @@ from universal.agents import kit
 from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
 from universal.lib.jsonvalue import arr, obj, text
+from universal.opencode import DEFAULT_MODEL, MODES, limit_of
 from universal.opencode_metadata import error_details
 
 NAME = "opencode"
 
 Msg: TypeAlias = dict[str, Any]
-
-MODES = (
-    Mode("build", "Reads, edits and runs what OpenCode's configuration allows.", "build"),
-    Mode("plan", "Reads and proposes, and edits nothing.", "plan"),
-)
-
-DEFAULT_MODEL = Model("default", "Default (as OpenCode is configured)")
-"""The model without a provider. Prompts name no model then, and OpenCode uses its default."""
-DEFAULT_CATALOGUE = Catalogue(models=(DEFAULT_MODEL,), default_model=DEFAULT_MODEL.id)
-"""The catalogue until OpenCode has sent its own, which takes 3 s or more."""
 
 ENDS: Mapping[str, kit.Sign] = {
     "session.status": kit.Sign("`idle` after `busy`, at once if all messages are complete", kit.END_S),
@@ -193,8 +184,8 @@ def _model(provider: Msg, model: Msg) -> Model:
         variants=tuple(obj(model.get("variants"))),
         reasoning=can.get("reasoning") is True,
         images=obj(can.get("input")).get("image") is True,
-        context=_limit(limit.get("context")),
-        output=_limit(limit.get("output")),
+        context=limit_of(limit.get("context")),
+        output=limit_of(limit.get("output")),
         price=_price(model.get("cost")),
     )
 
@@ -210,18 +201,6 @@ def _price(value: Json) -> tuple[float, float, float, float] | None:
 
 def _dollars(value: Json) -> float:
     return value if isinstance(value, (int, float)) else 0
-
-
-def _limit(value: Json) -> int | None:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None
-
-
-def usage_of(tokens: Json) -> dict[str, int]:
-    """`metadata.usage` of a message's tokens."""
-    given, cache = obj(tokens), obj(obj(tokens).get("cache"))
-    counts = {key: given.get(key) for key in ("input", "output", "reasoning")}
-    counts |= {"cache_read": cache.get("read"), "cache_write": cache.get("write")}
-    return {key: int(value) if isinstance(value, (int, float)) else 0 for key, value in counts.items()}
 
 
 def error_of(native: Json) -> dict[str, Json]:

@@ -1,7 +1,7 @@
 """OpenCode 2: a server (`opencode2 serve`) per session, driven over HTTP, its `/api/event` stream read.
 
 The runtime turns both into lines (see `wire`); the codec reads lines and returns facts and signals. Its parts: `wire` (requests,
-tables), `dialects` (builds), `speech` (items), `asks` (permissions, forms), `turns` (when it has answered).
+tables), `dialects` (builds), `speech` (items), `asks` (permissions, forms).
 A prompt is a sequence of requests, each sent after the answer to the one before: the session is created, or its rules, agent,
 model and instructions are set where they have changed; then the prompt is sent.
 Source: the published contract of 2.0 and 2.1, recordings of two older builds (`compat_fixtures/opencode2`); docs/wire2.md.
@@ -27,7 +27,6 @@ from universal.agents.opencode2.dialects import (
     normalize,
 )
 from universal.agents.opencode2.speech import Context, Thread
-from universal.agents.opencode2.turns import Course
 from universal.agents.opencode2.wire import (
     CATALOGUE_EVENTS,
     ENDS,
@@ -85,6 +84,40 @@ ACTIVE_PATH = "/api/session/active"
 """Path of the list of sessions that work."""
 GLOBAL_FORMS = "global"
 """Pseudo session of forms that belong to no session."""
+
+
+# --- the end of an answer ---------------------------------------------------------------------------------------
+
+# A session works in executions, each of which runs until nothing is left to do and ends by exactly one event. An execution that
+# began before our prompt may end without it (a background task had woken it). An end counts only once the model got the prompt.
+
+
+@dataclass(slots=True)
+class Course:
+    """The progress of one session from a prompt, or from work of its own, until it rests."""
+
+    active: bool = False
+    """Whether something is to be answered: a prompt, or work that the agent began."""
+    running: bool = False
+    """Whether an execution has begun and not ended."""
+    delivered: bool = False
+    """Whether the model has received what is to be answered."""
+    stopping: bool = False
+    rejected: bool = False
+    """A person rejected something, which ends an execution too."""
+
+    def start(self, *, delivered: bool) -> None:
+        """Begin something that is to be answered."""
+        self.active, self.delivered = True, delivered
+        self.stopping = self.rejected = False
+
+    def is_answered(self, outcome: str) -> bool:
+        """Return whether the end of an execution is the answer. A failure counts even if the prompt was never delivered."""
+        return self.active and (self.delivered or outcome != "succeeded")
+
+    def end(self) -> None:
+        """Reset after the end has been signalled."""
+        self.active = self.running = False
 
 
 @dataclass(slots=True)

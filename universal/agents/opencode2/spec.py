@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from universal.agents.opencode2.wire import DEFAULT_CATALOGUE, MODES, NAME
+from universal.agents.opencode2.wire import NAME
 from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginSigns, ProjectSettingsUse
-from universal.opencode import SKILLS
+from universal.opencode import DEFAULT_CATALOGUE, MODES, SKILLS
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
 

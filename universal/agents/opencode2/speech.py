@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from universal.agents import kit
 from universal.agents.opencode2.dialects import Msg, slot_of, texts_of
-from universal.agents.opencode2.wire import error_of, usage_of
+from universal.agents.opencode2.wire import error_of
 from universal.codec import Fact
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, TextPart, ToolResultPart
 from universal.lib.jsonvalue import arr, obj, text, whole
+from universal.opencode import usage_of
 
 SHELL_STATUS = "Command exited with code "
 """Beginning of the line that OpenCode adds to the output of a command."""

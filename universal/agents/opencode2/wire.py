@@ -17,18 +17,11 @@ from universal.agents.opencode2.dialects import Dialect, Msg
 from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
 from universal.lib.jsonvalue import arr, obj, text
+from universal.opencode import DEFAULT_MODEL, MODES, limit_of
 from universal.permissions import Rule
 
 NAME = "opencode2"
 EVENTS_PATH = "/api/event"
-
-MODES = (
-    Mode("build", "Reads, edits and runs what OpenCode's configuration allows.", "build"),
-    Mode("plan", "Reads and proposes, and edits nothing.", "plan"),
-)
-DEFAULT_MODEL = Model("default", "Default (as OpenCode is configured)")
-"""A model without a provider: none is selected, and OpenCode uses its own."""
-DEFAULT_CATALOGUE = Catalogue(models=(DEFAULT_MODEL,), default_model=DEFAULT_MODEL.id)
 
 SYSTEM_ENTRY = "opencode-shim"
 """Key of the instructions entry with a prompt's system text."""
@@ -215,21 +208,9 @@ def _model(row: Msg) -> Model:
         variants=tuple(name for name, _ in _pairs(arr(row.get("variants")), "id")),
         reasoning=bool(arr(row.get("variants"))),
         images="image" in arr(can.get("input")),
-        context=_limit(limit.get("context")),
-        output=_limit(limit.get("output")),
+        context=limit_of(limit.get("context")),
+        output=limit_of(limit.get("output")),
     )
-
-
-def _limit(value: Json) -> int | None:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None
-
-
-def usage_of(tokens: Json) -> dict[str, int]:
-    """Return `metadata.usage` of a step's tokens."""
-    values, cache = obj(tokens), obj(obj(tokens).get("cache"))
-    counts = {key: values.get(key) for key in ("input", "output", "reasoning")}
-    counts |= {"cache_read": cache.get("read"), "cache_write": cache.get("write")}
-    return {key: int(value) if isinstance(value, (int, float)) else 0 for key, value in counts.items()}
 
 
 _CODES: Mapping[str, str] = {"provider.auth": "ProviderAuthError", "aborted": "aborted"}

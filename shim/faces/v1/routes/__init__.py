@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from shim.faces.v1.routes import agents, events, files, messages, meta, metrics, sessions
+from shim.faces.v1.routes import agents, events, files, messages, meta, sessions
 
-MODULES: tuple[ModuleType, ...] = (meta, agents, sessions, messages, events, files, metrics)
+MODULES: tuple[ModuleType, ...] = (meta, agents, sessions, messages, events, files)
 """All modules, in the order of the document."""

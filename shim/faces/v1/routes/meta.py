@@ -1,8 +1,11 @@
-"""Serves the health and the API document of `/v1`."""
+"""Serves the health and the API document of `/v1`, and `GET /metrics` in Prometheus' text format."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
+from collections import Counter
 from importlib import resources
 from importlib.metadata import version
 
@@ -11,6 +14,7 @@ from aiohttp import web
 from shim.faces.v1.models import HealthResponse, NodeListResponse
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import Ctx
+from shim.lib.bounded_output import dropped_lines
 
 VERSION = version("opencode-shim")
 
@@ -35,3 +39,46 @@ async def get_openapi(ctx: Ctx) -> object:
 async def list_nodes(ctx: Ctx) -> object:
     """The servers of the cluster that live, this one first. A server without a cluster answers an empty list."""
     return universal(ctx).nodes.overview()
+
+
+# --- counts ----------------------------------------------------------------------------------------------
+
+
+def tasks() -> dict[str, int]:
+    """Count the loop's tasks by the first word of their names. Unnamed ones count as `Task`."""
+    return dict(sorted(Counter(re.split(r"\W", task.get_name(), maxsplit=1)[0] for task in asyncio.all_tasks()).items()))
+
+
+@v1("get_metrics", "GET", "/metrics", tag="meta", form="text", ours=True)
+async def get_metrics(ctx: Ctx) -> object:
+    """Counts, durations and gauges of the server, for Prometheus."""
+    from shim.faces.v1.prometheus import CONTENT_TYPE, Gauges, render  # late: it takes long
+
+    services, telemetry = ctx.services, ctx.services.telemetry
+    assert telemetry is not None
+    feed, hub = services.sessions.deps.feed, services.hub.stats()
+    spares = services.sessions.deps.spares
+    open_asks, oldest_ms = services.sessions.requests.open_asks()
+    gauges = Gauges(
+        sessions=sum(1 for _ in services.sessions.index.records()),
+        busy=len(services.sessions.index.busy()),
+        opencode_readers=hub.readers,
+        universal_readers=feed.listeners,
+        lag=feed.lag(),
+        dropped=hub.dropped,
+        cut_off=feed.cut_off,
+        published=hub.published,
+        tasks=tasks(),
+        blocks=sys.getallocatedblocks(),
+        agents={
+            "session": sum(actor.alive for actor in services.sessions.index.actors()),
+            "spare": spares.count if spares is not None else 0,
+        },
+        open_asks=open_asks,
+        oldest_ask_s=max(0.0, (services.clock.now_ms() - oldest_ms) / 1000) if oldest_ms is not None else 0.0,
+        asks_unattended=services.sessions.deps.unattended_counts,
+        plans=universal(ctx).plans.agents,
+        lines_dropped=dropped_lines(),
+        more=universal(ctx).nodes.families(),
+    )
+    return web.Response(body=render(telemetry.meters, gauges), headers={"Content-Type": CONTENT_TYPE})

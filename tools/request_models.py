@@ -1,4 +1,4 @@
-"""Writes the bodies of requests as pydantic models, from the documents of OpenCode 1 and 2. `--check` lists the outdated ones.
+"""Writes bodies and paths of requests as pydantic models, from the documents of both OpenCodes. `--check` lists outdated ones.
 
     shim/faces/opencode1/_generated/requests.py
     shim/faces/opencode2/_generated/requests.py
@@ -66,6 +66,21 @@ BODIES2 = {
     "WorktreeRemoveBody": "worktree.remove",
 }
 """The same of OpenCode 2."""
+PATHS = {
+    "ProjectPath": "v2.projectCopy.refresh",
+    "ProviderPath": "auth.set",
+    "RequestPath": "question.reply",
+    "ServerPath": "mcp.connect",
+    "WorkspacePath": "experimental.workspace.remove",
+}
+PATHS2 = {
+    "AgentPath": "agent.get",
+    "CredentialPath": "credential.remove",
+    "IntegrationPath": "integration.get",
+    "ProviderPath": "provider.get",
+    "SavedPath": "permission.saved.update",
+}
+"""Name of a model -> operation, for the parameters of paths."""
 INSTEAD2 = {
     "SessionID": "SessionID",
     "SessionMessageID": "str",
@@ -85,15 +100,19 @@ IMPORTS = ("typing.Annotated", "typing.Any", "typing.Literal", "pydantic.BaseMod
 def render() -> dict[Path, str]:
     """The modules' texts by their paths."""
     document, document2 = generate.load(), generate_opencode2.document()
-    bodies = {id_: _body(operation) for id_, _, _, operation in generate.operations(document)}
-    bodies2 = {id_: _body(operation) for id_, _, _, operation in generate.operations(document2)}
+    operations = {id_: operation for id_, _, _, operation in generate.operations(document)}
+    operations2 = {id_: operation for id_, _, _, operation in generate.operations(document2)}
     writer = ModelWriter(document["components"]["schemas"], prefixes=("ses", "wrk"))
     writer2 = ModelWriter(document2["components"]["schemas"], instead=INSTEAD2, prefixes=())
-    for names, schemas, target in ((BODIES, bodies, writer), (BODIES2, bodies2, writer2)):
-        for name, id_ in names.items():
-            schema = schemas[id_]
-            if "$ref" in schema:
-                schema = (document if target is writer else document2)["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    for paths, bodies, rows, target, schemas in (
+        (PATHS, BODIES, operations, writer, document["components"]["schemas"]),
+        (PATHS2, BODIES2, operations2, writer2, document2["components"]["schemas"]),
+    ):
+        for name, id_ in paths.items():
+            target.add(name, _path(rows[id_]), f"The path of `{id_}`.")
+        for name, id_ in bodies.items():
+            schema = _body(rows[id_])
+            schema = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
             target.add(name, schema, f"The body of `{id_}`.")
     return {
         FACES / "opencode1" / "_generated" / "requests.py": _module(
@@ -109,6 +128,12 @@ def render() -> dict[Path, str]:
 
 def _body(operation: Schema) -> Schema:
     return operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+
+
+def _path(operation: Schema) -> Schema:
+    """The parameters of an operation's path as an object."""
+    fields = {row["name"]: row["schema"] for row in operation["parameters"] if row["in"] == "path"}
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 def _module(writer: ModelWriter, source: str, more: str) -> str:

@@ -9,6 +9,36 @@ from pydantic import BaseModel
 from shim.http.operation import need_id
 
 
+class ProjectPath(BaseModel):
+    """The path of `v2.projectCopy.refresh`."""
+
+    projectID: str
+
+
+class ProviderPath(BaseModel):
+    """The path of `auth.set`."""
+
+    providerID: str
+
+
+class RequestPath(BaseModel):
+    """The path of `question.reply`."""
+
+    requestID: str
+
+
+class ServerPath(BaseModel):
+    """The path of `mcp.connect`."""
+
+    name: str
+
+
+class WorkspacePath(BaseModel):
+    """The path of `experimental.workspace.remove`."""
+
+    id: Annotated[str, need_id("wrk")]
+
+
 class CopyBody(BaseModel):
     """The body of `v2.projectCopy.create`."""
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from shim.agents import catalog, offered_commands
 from shim.faces.opencode1 import offers
+from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.offers import providers
 from shim.host.config.skills import Skill, find
@@ -159,12 +160,6 @@ def _schema(tool: str) -> dict[str, Any]:
 # --- keys of providers -----------------------------------------------------------------------------------
 
 
-class ProviderPath(BaseModel):
-    """`{providerID}`: an agent, or a model vendor."""
-
-    providerID: str
-
-
 class Credentials(BaseModel):
     """`PUT /auth/{providerID}`. Only keys are stored; the other types are not even read."""
 
@@ -176,7 +171,7 @@ class Credentials(BaseModel):
 
 
 @operation("auth.set")
-async def set_key(ctx: Ctx, path: ProviderPath, body: Credentials) -> object:
+async def set_key(ctx: Ctx, path: requests.ProviderPath, body: Credentials) -> object:
     """Store a key. Agents get it at their next start; clients then call `/instance/dispose`, which ends the running ones."""
     key = body.key.strip() if isinstance(body.key, str) else ""
     if body.type != "api" or not key:
@@ -192,7 +187,7 @@ async def set_key(ctx: Ctx, path: ProviderPath, body: Credentials) -> object:
 
 
 @operation("auth.remove")
-async def remove_key(ctx: Ctx, path: ProviderPath) -> object:
+async def remove_key(ctx: Ctx, path: requests.ProviderPath) -> object:
     """Remove a key. A missing one is no error, as in native OpenCode."""
     await asyncio.to_thread(ctx.services.agents.keys.remove, path.providerID)
     return True

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
+from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
 from shim.host.config._generated.config_models import McpLocalConfig, McpRemoteConfig
 from shim.http.operation import Ctx
@@ -23,12 +24,6 @@ class NewServer(BaseModel):
 
     name: str
     config: McpLocalConfig | McpRemoteConfig
-
-
-class ServerPath(BaseModel):
-    """`{name}`: a server of the set-up."""
-
-    name: str
 
 
 @operation("mcp.status")
@@ -51,13 +46,13 @@ async def add(ctx: Ctx, body: NewServer) -> object:
 
 
 @operation("mcp.connect")
-async def connect(ctx: Ctx, path: ServerPath) -> object:
+async def connect(ctx: Ctx, path: requests.ServerPath) -> object:
     """Switch a server of the set-up on."""
     return await _switch(ctx, path.name, on=True)
 
 
 @operation("mcp.disconnect")
-async def disconnect(ctx: Ctx, path: ServerPath) -> object:
+async def disconnect(ctx: Ctx, path: requests.ServerPath) -> object:
     """Switch a server of the set-up off."""
     return await _switch(ctx, path.name, on=False)
 

@@ -11,12 +11,6 @@ from shim.faces.opencode1.routes.session import SessionPath
 from shim.http.operation import Ctx
 
 
-class RequestPath(BaseModel):
-    """`{requestID}`."""
-
-    requestID: str
-
-
 class ListQuery(BaseModel):
     """A filter by directory, if the query names one."""
 
@@ -32,7 +26,7 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
 
 
 @operation("permission.reply")
-async def reply(ctx: Ctx, path: RequestPath, body: requests.PermissionReplyBody) -> object:
+async def reply(ctx: Ctx, path: requests.RequestPath, body: requests.PermissionReplyBody) -> object:
     """Answer a request. 404 if it is unknown or was answered already."""
     ctx.services.sessions.requests.reply_permission(path.requestID, body.reply, body.message)
     return True
@@ -64,14 +58,14 @@ async def list_questions(ctx: Ctx, query: ListQuery) -> object:
 
 
 @operation("question.reply")
-async def reply_question(ctx: Ctx, path: RequestPath, body: requests.QuestionReplyBody) -> object:
+async def reply_question(ctx: Ctx, path: requests.RequestPath, body: requests.QuestionReplyBody) -> object:
     """Answer a question. 404 if it is unknown or was answered already."""
     ctx.services.sessions.requests.reply_question(path.requestID, body.answers)
     return True
 
 
 @operation("question.reject")
-async def reject(ctx: Ctx, path: RequestPath) -> object:
+async def reject(ctx: Ctx, path: requests.RequestPath) -> object:
     """Refuse to answer a question, and tell the agent."""
     ctx.services.sessions.requests.reply_question(path.requestID, None)
     return True

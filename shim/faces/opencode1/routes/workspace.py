@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os.path
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING
 
 from shim.faces.opencode1 import host
 from shim.faces.opencode1._generated import requests
@@ -18,22 +16,13 @@ from shim.host.git.project_copies import generate_name
 from shim.host.git.workspaces import KIND
 from shim.http.directory import resolve
 from shim.http.instance import end_instance
-from shim.http.operation import NO_CONTENT, Ctx, need_id
+from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import InvalidRequest, NotFound
 from shim.sessions.transfer.move import move as move_session
 from shim.sessions.transfer.move import subpath
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated.host_types import WorkspaceAdapter, WorkspaceEventConnectionStatus, Worktree
-
-
-WorkspaceID = Annotated[str, need_id("wrk")]
-
-
-class WorkspacePath(BaseModel):
-    """`{id}` of a path."""
-
-    id: WorkspaceID
 
 
 @operation("experimental.workspace.adapter.list")
@@ -67,7 +56,7 @@ async def create(ctx: Ctx, body: requests.WorkspaceCreateBody) -> object:
 
 
 @operation("experimental.workspace.remove")
-async def remove(ctx: Ctx, path: WorkspacePath) -> object:
+async def remove(ctx: Ctx, path: requests.WorkspacePath) -> object:
     """End everything that runs in a workspace, and remove it."""
     workspace = await ctx.services.workspaces.get(path.id)
     await end_instance(ctx, workspace.directory)
@@ -86,9 +75,6 @@ CHANGES = (
     "Changes that are not committed stay where they are: this server does not move files. "
     "Commit or stash them, or say no to moving them along."
 )
-
-
-SessionID = Annotated[str, need_id("ses")]
 
 
 @operation("experimental.controlPlane.moveSession")
@@ -129,12 +115,6 @@ async def _move(
 # --- worktrees -------------------------------------------------------------------------------------------
 
 
-class ProjectPath(BaseModel):
-    """`{projectID}` of a path."""
-
-    projectID: str
-
-
 @operation("worktree.list")
 async def list_worktrees(ctx: Ctx) -> object:
     """List the project's other working trees."""
@@ -167,13 +147,13 @@ async def reset(ctx: Ctx, body: requests.WorktreeResetBody) -> object:
 
 
 @operation("experimental.projectCopy.generateName")
-async def name(ctx: Ctx, path: ProjectPath, body: requests.CopyNameBody | None) -> object:
+async def name(ctx: Ctx, path: requests.ProjectPath, body: requests.CopyNameBody | None) -> object:
     """Generate a name for a copy."""
     return {"name": generate_name(body.context if body else None)}
 
 
 @operation("v2.projectCopy.create")
-async def copy(ctx: Ctx, path: ProjectPath, body: requests.CopyBody) -> object:
+async def copy(ctx: Ctx, path: requests.ProjectPath, body: requests.CopyBody) -> object:
     """Create a copy."""
     await require(str(Path(ctx.directory, body.directory)), ctx.services.settings.roots)
     copies = ctx.services.copies
@@ -181,14 +161,14 @@ async def copy(ctx: Ctx, path: ProjectPath, body: requests.CopyBody) -> object:
 
 
 @operation("v2.projectCopy.remove")
-async def remove_copy(ctx: Ctx, path: ProjectPath, body: requests.CopyRemovalBody) -> object:
+async def remove_copy(ctx: Ctx, path: requests.ProjectPath, body: requests.CopyRemovalBody) -> object:
     """Remove a copy that this server created."""
     await ctx.services.copies.remove(path.projectID, ctx.directory, body.directory, force=body.force)
     return NO_CONTENT
 
 
 @operation("v2.projectCopy.refresh")
-async def refresh(ctx: Ctx, path: ProjectPath) -> object:
+async def refresh(ctx: Ctx, path: requests.ProjectPath) -> object:
     """Register worktrees that other programs created."""
     await ctx.services.copies.refresh(path.projectID, ctx.directory)
     return NO_CONTENT

@@ -9,6 +9,36 @@ from pydantic import BaseModel, Field
 from shim.faces.opencode2.routes.sessions import MessageID, ModelFields, RuleBody, SessionID
 
 
+class AgentPath(BaseModel):
+    """The path of `agent.get`."""
+
+    agentID: str
+
+
+class CredentialPath(BaseModel):
+    """The path of `credential.remove`."""
+
+    credentialID: str
+
+
+class IntegrationPath(BaseModel):
+    """The path of `integration.get`."""
+
+    integrationID: str
+
+
+class ProviderPath(BaseModel):
+    """The path of `provider.get`."""
+
+    providerID: str
+
+
+class SavedPath(BaseModel):
+    """The path of `permission.saved.update`."""
+
+    id: str
+
+
 class PromptMention(BaseModel):
     """`PromptMention` of the document."""
 

@@ -12,6 +12,7 @@ from shim.agents import catalog, offered_commands
 from shim.agents.catalog import with_models
 from shim.agents.keys import MODEL_PROVIDERS
 from shim.faces.opencode2 import host, offers
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import AgentModeNotFound, CredentialNotFound, IntegrationNotFound, ProviderNotFound
 from shim.faces.opencode2.names import rules
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
     from shim.faces.opencode2._generated import host_types
 
 
-class AgentPath(BaseModel):
-    """`{agentID}` of a path."""
-
-    agentID: str
-
-
 @operation("agent.list")
 async def listing(ctx: Ctx) -> object:
     """The modes of all installed agents, the config's `default_agent` first. Never empty, because clients send nothing then."""
@@ -42,7 +37,7 @@ async def listing(ctx: Ctx) -> object:
 
 
 @operation("agent.get")
-async def get(ctx: Ctx, path: AgentPath) -> object:
+async def get(ctx: Ctx, path: requests.AgentPath) -> object:
     """One mode."""
     for row in await _agents(ctx):
         if row["id"] == path.agentID:
@@ -79,12 +74,6 @@ async def skill_listing(ctx: Ctx) -> object:
 # --- providers and models --------------------------------------------------------------------------------
 
 
-class ProviderPath(BaseModel):
-    """`{providerID}` of a path."""
-
-    providerID: str
-
-
 @operation("model.list")
 async def models(ctx: Ctx) -> object:
     """The models of all installed agents, the default agent's first."""
@@ -106,7 +95,7 @@ async def list_providers(ctx: Ctx) -> object:
 
 
 @operation("provider.get")
-async def get_provider(ctx: Ctx, path: ProviderPath) -> object:
+async def get_provider(ctx: Ctx, path: requests.ProviderPath) -> object:
     """One provider."""
     for row in await _provider_infos(ctx):
         if row["id"] == path.providerID:
@@ -154,18 +143,6 @@ TITLES = {
 }
 
 
-class IntegrationPath(BaseModel):
-    """`{integrationID}` of a path."""
-
-    integrationID: str
-
-
-class CredentialPath(BaseModel):
-    """`{credentialID}` of a path."""
-
-    credentialID: str
-
-
 class Key(BaseModel):
     """A key. `answer` and `label` are ignored, because a key has no options and no name."""
 
@@ -180,13 +157,13 @@ async def list_integrations(ctx: Ctx) -> object:
 
 
 @operation("integration.get")
-async def get_integration(ctx: Ctx, path: IntegrationPath) -> object:
+async def get_integration(ctx: Ctx, path: requests.IntegrationPath) -> object:
     """One integration."""
     return await locate_answer(ctx, await _need_integration(ctx, path.integrationID))
 
 
 @operation("integration.connect.key")
-async def connect(ctx: Ctx, path: IntegrationPath, body: Key) -> object:
+async def connect(ctx: Ctx, path: requests.IntegrationPath, body: Key) -> object:
     """Store a key. Agents get it at their next start."""
     await _need_integration(ctx, path.integrationID)
     key = body.key.strip() if isinstance(body.key, str) else ""
@@ -198,7 +175,7 @@ async def connect(ctx: Ctx, path: IntegrationPath, body: Key) -> object:
 
 
 @operation("credential.remove")
-async def remove(ctx: Ctx, path: CredentialPath) -> object:
+async def remove(ctx: Ctx, path: requests.CredentialPath) -> object:
     """Remove a key. Succeeds also if there is none."""
     await asyncio.to_thread(ctx.services.agents.keys.remove, path.credentialID)
     _publish_change(ctx)
@@ -206,7 +183,7 @@ async def remove(ctx: Ctx, path: CredentialPath) -> object:
 
 
 @operation("credential.activate")
-async def activate(ctx: Ctx, path: CredentialPath) -> object:
+async def activate(ctx: Ctx, path: requests.CredentialPath) -> object:
     """Succeeds if the key exists: the only key of an integration is always active. Raises 404 otherwise."""
     if path.credentialID not in await asyncio.to_thread(ctx.services.agents.keys.providers):
         raise CredentialNotFound(path.credentialID)

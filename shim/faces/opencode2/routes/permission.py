@@ -97,12 +97,6 @@ class SavedQuery(BaseModel):
     projectID: str | None = None
 
 
-class SavedPath(BaseModel):
-    """`{id}`."""
-
-    id: str
-
-
 @operation("permission.saved.list")
 async def list_saved_info(ctx: Ctx, query: SavedQuery) -> object:
     """The grants of `always`."""
@@ -129,7 +123,7 @@ class SavedBody(BaseModel):
 
 
 @operation("permission.saved.update")
-async def change(ctx: Ctx, path: SavedPath, body: SavedBody) -> object:
+async def change(ctx: Ctx, path: requests.SavedPath, body: SavedBody) -> object:
     """Change the action or resource of a grant. An agent that remembers the old grant itself does not learn of it."""
     permission = None if body.action is None else PERMISSIONS.get(body.action, body.action)
     try:
@@ -143,7 +137,7 @@ async def change(ctx: Ctx, path: SavedPath, body: SavedBody) -> object:
 
 
 @operation("permission.saved.remove")
-async def remove(ctx: Ctx, path: SavedPath) -> object:
+async def remove(ctx: Ctx, path: requests.SavedPath) -> object:
     """Remove a grant. An agent that remembers it itself may still not ask. Succeeds also if there is none."""
     ctx.services.sessions.grants.revoke(path.id)
     return NO_CONTENT

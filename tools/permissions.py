@@ -13,7 +13,10 @@ from tools.generated_files import ROOT, settle
 
 DOC = ROOT / "docs" / "permissions.md"
 BEGIN, END = "<!-- enforcement: written by tools/permissions.py (make gen) -->", "<!-- /enforcement -->"
-LEGEND = "✓ the rules hold; ✗ not for all calls, see below; – the agent has no tool for it."
+LEGEND = (
+    "✓ the rules hold; ✗ not for all calls, see below; K the kernel holds a `deny` of it if `sandbox` is set "
+    "([sandbox.md](sandbox.md)); – the agent has no tool for it."
+)
 
 
 def _table() -> str:
@@ -22,7 +25,13 @@ def _table() -> str:
 
     lines = ["| | " + " | ".join(f"`{key}`" for key in PERMISSION_KEYS) + " |", "|---|" + ":-:|" * len(PERMISSION_KEYS)]
     for spec in agents().values():
-        cells = ["–" if key in spec.enforcement.absent else "✗" if spec.enforcement.gap(key) else "✓" for key in PERMISSION_KEYS]
+        cells = [
+            "–" if key in spec.enforcement.absent
+            else "✓" if not spec.enforcement.gap(key)
+            else "✗ K" if key in spec.sandbox.shown
+            else "✗"
+            for key in PERMISSION_KEYS
+        ]  # fmt: skip
         lines.append(f"| {spec.title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

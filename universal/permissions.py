@@ -390,12 +390,17 @@ class Enforcement:
         """Return why a rule for this key cannot be enforced, or None if it can or the agent has no tool for it."""
         return None if key in self.absent else self.missing.get(key) or self.missing.get("*")
 
-    def gaps(self, rules: Iterable[Rule]) -> dict[str, str]:
-        """Return the keys for which these rules deny or ask and cannot be enforced -> why."""
+    def gaps(self, rules: Iterable[Rule], by_kernel: Collection[str] = ()) -> dict[str, str]:
+        """Return the keys for which these rules deny or ask and cannot be enforced -> why.
+
+        In: `by_kernel`, the keys whose denies a sandbox holds.
+        """
         all_rules = tuple(rules)
-        reasons = {
-            key: " ".join(self._reasons(key, [rule for rule in all_rules if _concerns(rule, key)])) for key in PERMISSION_KEYS
+        open_rules = {
+            key: [rule for rule in all_rules if _concerns(rule, key) and not (rule.action == "deny" and key in by_kernel)]
+            for key in PERMISSION_KEYS
         }
+        reasons = {key: " ".join(self._reasons(key, concerned)) for key, concerned in open_rules.items()}
         return {key: why for key, why in reasons.items() if why}
 
     def _reasons(self, key: str, rules: Sequence[Rule]) -> list[str]:

@@ -41,6 +41,13 @@ def bounds(spec: AgentSpec, rules: Iterable[Rule]) -> Bounds | None:
     return found._replace(web=None) if found is not None and is_reached_by_network else found
 
 
+def held_keys(spec: AgentSpec, bounds: Bounds | None) -> tuple[str, ...]:
+    """Return the permission keys whose denies the kernel holds in such a process, as runs of the real agent have shown."""
+    if bounds is None:
+        return ()
+    return tuple(key for key in spec.sandbox.shown if key != "webfetch" or bounds.web is not None)
+
+
 async def bounds_here(spec: AgentSpec, rules: Iterable[Rule], environ: Mapping[str, str]) -> tuple[Bounds | None, str]:
     """Return the bounds, and why there are none where the level is `project` and this machine makes no sandboxes."""
     wanted = bounds(spec, rules)

@@ -62,6 +62,10 @@ class AgentCheck:
     """Who enforces permission rules: the agent or this server."""
     rules_missing: tuple[str, ...] = ()
     """Permission keys whose rules nobody can enforce."""
+    sandbox: str = ""
+    """Its level, and what the kernel holds, or why no sandbox can be made here."""
+    sandbox_why: str = ""
+    """Why the sandbox that the settings want cannot be made; the agent does not start then, or runs without one."""
     setup_missing: tuple[str, ...] = ()
     """Parts of the directory's OpenCode configuration that it does not take."""
     probe: Probe | None = None
@@ -106,6 +110,7 @@ def diagnose(checked: AgentCheck) -> Diagnosis:
         (bool(checked.why), "absent", checked.why),
         (checked.login == "no" and not probed, "wrong", f"It is not logged in. {checked.login_hint}".strip()),
         (probe is not None and not probed, "wrong", _probe_remedy(checked)),
+        (bool(checked.sandbox_why), "wrong" if checked.sandbox.startswith("strict") else "warning", checked.sandbox_why),
         (checked.slow and not probed, "warning", _slow_remedy(checked)),
         (bool(checked.trouble) and not probed, "wrong", checked.trouble),
         (bool(checked.trouble), "warning", checked.trouble),

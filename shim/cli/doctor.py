@@ -21,6 +21,7 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 from pydantic import SecretStr
 
+from shim.agents import sandboxes
 from shim.agents.directory import Agent, AgentDirectory
 from shim.cli import screen
 from shim.cli.diagnosis import AgentCheck, Diagnosis, Login, Probe, diagnose
@@ -35,6 +36,7 @@ from shim.store.memory import MemoryStore
 from universal.codec import AgentSpec, Exit, LaunchSpec, LoginCheck
 from universal.lib.jsonvalue import arr, obj, text
 from universal.permissions import PERMISSION_KEYS
+from universal.sandbox import SandboxUse
 from universal.setup import PARTS, DirectorySetup
 
 # --- a prompt through the whole chain ---------------------------------------------------------------------------
@@ -263,6 +265,7 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
 async def _check_agent(agent: Agent, environ: Mapping[str, str], setup: DirectorySetup) -> AgentCheck:
     spec, located = agent.spec, agent.located
     login, note = await _login(agent, environ) if agent.usable else ("unknown", "")
+    why = (await asyncio.to_thread(sandboxes.tool, environ)).why
     return AgentCheck(
         name=spec.name,
         title=spec.title,
@@ -280,8 +283,17 @@ async def _check_agent(agent: Agent, environ: Mapping[str, str], setup: Director
         slow=agent.slow,
         rules_by=spec.enforcement.by,
         rules_missing=tuple(key for key in PERMISSION_KEYS if spec.enforcement.gap(key)),
+        sandbox=_sandbox_words(spec.sandbox, why),
+        sandbox_why=why if spec.sandbox.level != "off" and spec.binaries else "",
         setup_missing=tuple(PARTS[part] for part in spec.setup.gaps(setup)),
     )
+
+
+def _sandbox_words(use: SandboxUse, why: str) -> str:
+    """The level, and what the kernel holds, or whether it could."""
+    if use.level == "off":
+        return "off; this machine can make none" if why else "off; bubblewrap works here"
+    return f"{use.level}; not here" if why else f"{use.level}; the kernel holds denies of {', '.join(use.shown) or 'nothing yet'}"
 
 
 async def _login(agent: Agent, environ: Mapping[str, str]) -> tuple[Login, str]:
@@ -377,6 +389,7 @@ def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     elif checked.rules_by:
         gap = "" if not checked.rules_missing else f"; not held for {', '.join(checked.rules_missing)}"
         rows.append(("rules", f"{checked.rules_by}{gap}"))
+        rows += [("sandbox", checked.sandbox)] if checked.sandbox else []
     if checked.setup_missing:
         rows.append(("set-up", f"without effect: {', '.join(checked.setup_missing)}"))
     if checked.trouble and not diagnosis.remedy.startswith(checked.trouble.rstrip(".")):

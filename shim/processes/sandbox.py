@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 from shim.lib.errors import AgentStartFailed
 from shim.processes import child_process
 from shim.processes.child_environment import child_environment
-from universal.permissions import Action, Rule, decide
+from universal.permissions import Action, Rule, decide, matches
 from universal.sandbox import ANY_NAME, Bounds
 
 PROBE_S = 5.0
@@ -210,13 +210,13 @@ def _literal_folder(pattern: str) -> str:
 
 def _verdict(bounds: Bounds, name: str) -> Verdict:
     """What the rules make of a path relative to the session's directory."""
-    denied = [rules for rules in (bounds.read, bounds.edit) if decide_path(rules, name) == "deny"]
+    denied = [rules for rules in (bounds.read, bounds.edit) if _action(rules, name) == "deny"]
     return "writable" if not denied else "hidden" if bounds.read in denied else "fixed"
 
 
-def decide_path(rules: Sequence[Rule], name: str) -> Action | None:
-    """The action of rules of one key for one path."""
-    return decide(rules[0].permission, [name], rules) if rules else None
+def _action(rules: Sequence[Rule], name: str) -> Action | None:
+    """The action of rules of one key for one path. As `decide`, which takes twice the time: a project has many paths."""
+    return next((rule.action for rule in reversed(rules) if matches(rule.pattern, name)), None)
 
 
 def _project(place: Enclosure, root: str, base: Verdict) -> dict[str, Verdict]:
@@ -232,15 +232,14 @@ def _project(place: Enclosure, root: str, base: Verdict) -> dict[str, Verdict]:
         if not Path(folder).is_relative_to(root) or not Path(folder).is_dir():
             continue
         verdicts: dict[str, Verdict] = {}
-        for path, is_folder in _entries(folder, root):
+        prefix = os.path.relpath(folder, directory)
+        for name, is_folder in _entries(folder, "" if prefix == "." else prefix, f"{root}/.git/objects"):
             seen += 1
-            name = os.path.relpath(path, directory)
-            verdict = base if name == "." else _verdict(place.bounds, f"{name}/{ANY_NAME}" if is_folder else name)
-            outer = verdicts.get(path.rpartition("/")[0], base)
+            verdict = base if not name else _verdict(place.bounds, f"{name}/{ANY_NAME}" if is_folder else name)
+            outer = verdicts.get(name.rpartition("/")[0], base)
             if is_folder:
-                verdicts[path] = verdict
-            real = os.path.realpath(path)
-            if verdict != outer and Path(real).is_relative_to(root):
+                verdicts[name] = verdict
+            if verdict != outer and (real := os.path.realpath(f"{directory}/{name}")).startswith(f"{root}/"):
                 mounts[real] = verdict
             if seen > ENTRIES or len(mounts) > MOUNTS:
                 raise AgentStartFailed(
@@ -271,14 +270,14 @@ def _outermost(folders: Iterable[str]) -> list[str]:
     return kept
 
 
-def _entries(folder: str, root: str) -> Iterator[tuple[str, bool]]:
-    """A folder and all below it, parents first, and whether each is a folder. Links are not followed, git's objects left out."""
-    yield folder, True
-    objects = f"{root}/.git/objects"
+def _entries(folder: str, name: str, left_out: str) -> Iterator[tuple[str, bool]]:
+    """A folder of this name and all below it, parents first, and whether each is a folder. Links are not followed."""
+    yield name, True
     for parent, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if f"{parent}/{name}" != objects]
-        yield from ((f"{parent}/{name}", not Path(parent, name).is_symlink()) for name in folders)
-        yield from ((f"{parent}/{name}", False) for name in files)
+        inner = f"{name}{parent[len(folder) :]}/".lstrip("/") if name or parent != folder else ""
+        folders[:] = [child for child in folders if f"{parent}/{child}" != left_out]
+        yield from ((inner + child, not os.path.islink(f"{parent}/{child}")) for child in folders)  # noqa: PTH114 - thousands
+        yield from ((inner + child, False) for child in files)
 
 
 def _git_folder(root: str) -> str | None:

@@ -16,6 +16,7 @@ from universal.registry import agents
 
 from .support.agents import AGENTS
 from .support.bench import Bench, Watch, bench, nightly
+from .support.places import ADOPTED
 from .support.servers import configuration_file, configure
 from .support.wire import Json, Stream
 
@@ -31,8 +32,9 @@ RULES = {"*": "allow", "bash": "allow", "edit": "deny", "read": {"*": "allow", "
 RULES_ALL: Json = {**RULES, "external_directory": "deny", "webfetch": "deny"}
 SECRET, FAR_SECRET, PAGE = "magenta-inside", "indigo-outside", "ochre-page"
 FIRST = "what the first prompt says"
-MODES = {"opencode": "build", "opencode-acp": "build"}
+MODES = {"opencode": "build", "opencode-acp": "build", "codex-acp": "full-access"}
 CASES = ["claude", "codex", *nightly("pi", "claude-agent-acp", "opencode-acp", "opencode")]
+CASES += ["codex-acp"] if ADOPTED[0] == "codex-acp" else []  # `make adopt AGENT=codex-acp`
 
 
 class Page(BaseHTTPRequestHandler):
@@ -80,7 +82,8 @@ def keys_in(said: str) -> set[str]:
 
 def play(bed: Bench, watch: Watch, stream: Stream, scene: str) -> str:
     """One turn in the agent's loosest mode; every request is accepted. Gives all that tools have said."""
-    at = watch.prompt(f"[scene:{scene}] {FIRST}", agent=MODES.get(bed.agent, "bypass"))
+    at = stream.mark()
+    bed.api.prompt(watch.session, f"[scene:{scene}] {FIRST}", agent=MODES.get(bed.agent, "bypass"))
     while True:
         event = stream.wait(lambda e: e["type"] in ("session.idle", "permission.asked"), since=at, timeout_s=TURN_S)
         at = next(n for n, (_, seen) in enumerate(stream.events) if seen is event) + 1

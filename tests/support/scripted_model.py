@@ -431,10 +431,10 @@ class ScriptedAgents:
         agent = self._agents[name]
         self._agents[name] = replace(agent, spec=replace(agent.spec, enforcement=enforcement))
 
-    def enclose(self, name: str, level: Level) -> None:
-        """The agent runs in a sandbox."""
+    def enclose(self, name: str, level: Level, shown: tuple[str, ...] = ()) -> None:
+        """The agent runs in a sandbox, which holds denies of the keys `shown`."""
         agent = self._agents[name]
-        self._agents[name] = replace(agent, spec=replace(agent.spec, sandbox=SandboxUse(level)))
+        self._agents[name] = replace(agent, spec=replace(agent.spec, sandbox=SandboxUse(level, shown=shown)))
 
     def hold_calls(self, name: str, calls: HeldCalls) -> None:
         """The agent's calls wait for the server (`AgentSpec.held_calls`)."""

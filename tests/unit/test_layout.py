@@ -32,9 +32,9 @@ RECORD_DRIVER = "shim/dev/record/driver.py"
 PROCESS_OWNERS = ("shim/processes/child_process.py", "shim/processes/process_family.py", "shim/processes/", "shim/host/")
 """Only these end processes."""
 STARTER = "shim/processes/child_process.py"
+"""Only this one starts programs: all of them get their environment from `child_environment`."""
 SANDBOX_START = "shim/processes/sandbox_start.py"
 """The first program of a sandbox, which becomes the agent."""
-"""Only this one starts programs: all of them get their environment from `child_environment`."""
 GIT = "shim/host/git/git_command.py"
 """Only this one runs git."""
 RUNNERS = ("run", "which", "start", "connect", "foreground", "ask", "ShellCommand")

@@ -17,6 +17,7 @@ from shim.agents.catalog import OfferedMode, models_of, takes_images, with_model
 from shim.agents.offered_commands import Offer, OfferedCommand
 from universal.codec import Model
 from universal.permissions import MODES, Enforcement
+from universal.sandbox import SandboxUse
 from universal.setup import NO_SETUP, PARTS, DirectorySetup
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def agent(mode: OfferedMode, offers: Sequence[Offer] = (), setup: DirectorySetup
     Its options tell of each coding agent that has it who enforces the rules, when a prompt during a turn reaches it, and what of
     the directory's set-up has no effect (`setup`). A model that none of `offers` has is left out.
     """
-    enforced = {spec.name: _enforcement(spec.enforcement) for spec in mode.specs}
+    enforced = {spec.name: _enforcement(spec.enforcement, spec.sandbox) for spec in mode.specs}
     own = mode.own
     rules = own.rules if own is not None else ()
     row: host_types.Agent = {
@@ -102,11 +103,12 @@ def _delivery(mode: OfferedMode) -> dict[str, object]:
     return {spec.name: {"queue": spec.no_steering} if spec.no_steering else "steer" for spec in mode.specs}
 
 
-def _enforcement(enforcement: Enforcement) -> dict[str, object]:
-    """Who enforces rules, and which rules do not hold as written."""
+def _enforcement(enforcement: Enforcement, sandbox: SandboxUse) -> dict[str, object]:
+    """Who enforces rules, which rules do not hold as written, and what the kernel holds in the agent's sandbox."""
     more = {"partial": enforcement.partial, "noAsks": enforcement.no_asks}
     reasons = {key: words for key, words in more.items() if words}
-    return {"by": enforcement.by, "missing": dict(enforcement.missing), **reasons}
+    kernel = {"sandbox": {"level": sandbox.level, "denies": list(sandbox.shown)}} if sandbox.level != "off" else {}
+    return {"by": enforcement.by, "missing": dict(enforcement.missing), **reasons, **kernel}
 
 
 def command(command: OfferedCommand) -> host_types.Command:

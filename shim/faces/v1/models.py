@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from universal.sandbox import Level
+
 
 class Model(BaseModel):
     """The base class. It ignores unknown fields of requests, which the document allows."""
@@ -92,7 +94,7 @@ class InstallState(Model):
 class AgentInfo(Model):
     """An agent. `credentialsAvailable`: its key is in the environment, or its login file exists; the agent is not asked.
 
-    Our additions: `title`, `installHint`, `trouble` (why it does not list its models), `install`.
+    Our additions: `title`, `installHint`, `trouble` (why it does not list its models), `install`, `sandbox` (of the settings).
     """
 
     id: str
@@ -106,6 +108,7 @@ class AgentInfo(Model):
     installHint: str | None = None
     trouble: str | None = None
     install: InstallState | None = None
+    sandbox: Level | None = None
 
 
 class AgentListResponse(Model):

@@ -14,7 +14,7 @@ import structlog
 
 from shim.agents.directory import Agent
 from shim.agents.login_signs import place
-from shim.agents.sandboxes import bounds, bounds_here
+from shim.agents.sandboxes import bounds, bounds_here, held_keys
 from shim.agents.spares.agent_room import WAIT_S
 from shim.host.trust.project_settings import folders_of
 from shim.lib import disk
@@ -267,7 +267,8 @@ class PromptDispatcher:
     def _bounds(self, pending: PendingPrompt) -> Bounds | None:
         """What the kernel must hold the agent to in this prompt; None without a sandbox."""
         agent = self._deps.agents.get(pending.agent)
-        return bounds(agent.spec, self._policy(self._state, pending.prompt.mode or "").for_agent()) if agent is not None else None
+        policy = self._policy(self._state, (pending.choice or pending.user_prompt).mode)
+        return bounds(agent.spec, policy.for_agent()) if agent is not None else None
 
     # --- starting the agent ----------------------------------------------------------------------------------
 
@@ -399,7 +400,7 @@ class PromptDispatcher:
     def _notify_gaps(self, agent: Agent, unheld_why: str) -> None:
         """Tell a person, once for each agent, which of their rules cannot be enforced with it, and what it leaves out."""
         policy, spec = self._policy(self._state, self._process.chosen[0]), agent.spec
-        gaps = spec.enforcement.gaps((*policy.config, *policy.session))
+        gaps = spec.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, self._process.bounds))
         missing = spec.setup.gaps(self._process.setup(with_project=self._has_project_settings))
         rules_text = gaps_notice(spec.title, gaps) if gaps else ""
         setup_text = setup_notice(spec.title, missing) if missing else ""

@@ -119,3 +119,10 @@ def test_an_agent_that_is_reached_by_the_network_keeps_it_or_does_not_start(tmp_
     assert strict is not None
     with pytest.raises(AgentStartFailed, match="reaches it over the network"):
         sandboxes.reach(opencode, strict, {"HOME": str(tmp_path)})
+
+
+def test_webfetch_is_held_by_the_kernel_only_without_a_network() -> None:
+    codex = spec(Settings(sandbox="project"))
+    assert "webfetch" not in sandboxes.held_keys(codex, bounds_of("project", ()))
+    assert "webfetch" in sandboxes.held_keys(codex, bounds_of("project", (Rule("webfetch", "*", "deny"),)))
+    assert sandboxes.held_keys(codex, None) == ()

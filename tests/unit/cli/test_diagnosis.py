@@ -232,6 +232,16 @@ def test_doctor_shows_which_rules_an_agent_does_not_hold(missing: tuple[str, ...
     assert f"  rules    {row}" in screen.getvalue().splitlines()
 
 
+@pytest.mark.parametrize(("level", "status"), [("project", "warning"), ("strict", "wrong")])
+def test_doctor_says_that_a_wanted_sandbox_cannot_be_made(level: str, status: str) -> None:
+    screen = io.StringIO()
+    why = "There is no program bwrap. Install bubblewrap."
+    found = but(rules_by="its questions", sandbox=f"{level}; not here", sandbox_why=why)
+    doctor.show(console(screen), [found])
+    assert (found.status, found.remedy) == (status, why)
+    assert f"  sandbox  {level}; not here" in screen.getvalue().splitlines()
+
+
 def test_doctor_shows_which_part_of_a_set_up_an_agent_does_not_take() -> None:
     screen = io.StringIO()
     doctor.show(console(screen), [but(setup_missing=("MCP servers (`mcp`)",))])

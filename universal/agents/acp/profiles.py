@@ -187,7 +187,7 @@ PROFILES: tuple[Profile, ...] = (
         login_hint="Run `codex login` in a terminal, or set OPENAI_API_KEY.",
         settings=ProjectSettingsUse(("codex",)),
         no_spare="Its handshake begins a conversation, which would be left empty in Codex's list.",
-        sandbox=CODEX_SANDBOX._replace(shown=()),
+        sandbox=CODEX_SANDBOX,
     ),
     Profile(
         "opencode-acp",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shim.agents.catalog import OfferedMode
 from shim.agents.offered_commands import OfferedCommand
 from shim.faces.opencode1 import offers
@@ -25,3 +27,9 @@ def test_a_command_has_only_the_fields_that_are_set() -> None:
     }
     filled = offers.command(OfferedCommand("go", "do", (), "does it", "plan", "claude/opus", subtask=True))
     assert filled.keys() == {"name", "source", "template", "hints", "description", "agent", "model", "subtask"}
+
+
+def test_a_mode_says_what_the_kernel_holds_of_an_agent_in_a_sandbox() -> None:
+    codex = replace(SPECS["codex"], sandbox=SPECS["codex"].sandbox._replace(level="strict"))
+    [told] = offers.agent(OfferedMode("build", "b", (codex,)))["options"]["enforcement"].values()
+    assert told["sandbox"] == {"level": "strict", "denies": ["edit", "read", "external_directory", "webfetch"]}

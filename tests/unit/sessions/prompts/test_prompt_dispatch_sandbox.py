@@ -10,7 +10,7 @@ from shim.agents import sandboxes
 from shim.processes.sandbox import Tool
 from tests.support.scripted_model import World, ask
 from universal.host import HostDone, ReadText, StopCommand
-from universal.permissions import Rule
+from universal.permissions import Action, Enforcement, Rule
 from universal.sandbox import Level
 
 
@@ -87,3 +87,14 @@ async def test_the_server_reads_nothing_for_an_agent_in_a_sandbox(w: World, tool
     [answer] = w.agent.host_answers
     assert isinstance(answer, HostDone)
     assert (answer.trouble, "sandbox" in answer.error) == ("refused", True)
+
+
+@pytest.mark.parametrize(("action", "is_told"), [("deny", False), ("ask", True)])
+async def test_only_what_the_kernel_does_not_hold_either_is_reported(
+    w: World, tool: list[Tool], action: Action, is_told: bool
+) -> None:
+    w.agents.limit("one", Enforcement("questions", {"edit": "Edits are not seen."}))
+    w.agents.enclose("one", "project", shown=("edit",))
+    w.rules.append(Rule("edit", "*", action))
+    await turn(w, w.session())
+    assert any("cannot be held" in str(event.properties) for event in w.hub.events) is is_told

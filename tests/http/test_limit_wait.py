@@ -55,7 +55,7 @@ async def test_a_prompt_comes_again_and_one_that_has_begun_goes_on(tmp_path: Pat
         again = await puppet.next_prompt()
         assert again.frame["text"] == first.frame["text"]
         await puppet.say(again, type="step_start", run=again.run, step="s1")
-        await puppet.say(again, type="text", step="s1", delta="half of it")
+        await puppet.say(again, type="text", step="s1", part="t0", delta="half of it")
         await refuse(puppet, again, 0)
         third = await puppet.next_prompt()
         assert third.frame["text"] == limit_wait.GO_ON

@@ -21,7 +21,8 @@ from universal.items import Item, ItemKind, ItemStatus, StatusPart, TextPart
 from universal.session.reducer import QUIET_STATUSES, Reducer
 
 FORMS = {"retry", "todo", "mcp", "compaction", "session", "mode", "moved", "project", "prompt", "command", "message.removed",
-         "retracted", "part.removed", "part.updated", "child", "snapshot", "revert", "notice", "limits", "title"}  # fmt: skip
+         "retracted", "part.removed", "part.updated", "child", "snapshot", "revert", "notice", "limits", "title",
+         "structured"}  # fmt: skip
 """Labels with a form of their own, which their own tests hold (a status, a list, a message)."""
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=40)
 

@@ -60,7 +60,7 @@ from universal.session.model import Session, Snapshots
 from universal.session.record_json import stored_record
 from universal.session.timeline.writer import TimelineWriter
 from universal.session.transcript import INTERRUPTED, Transcript, TranscriptState
-from universal.session.values import BUSY, IDLE, is_default_title
+from universal.session.values import BUSY, IDLE, NOT_STRUCTURED, is_default_title
 from universal.tools.accesses import primary_access
 
 SEQUENCE_OF = attrgetter("sequence")
@@ -415,6 +415,19 @@ class Reducer:
         for item_id in map(text, arr(meta.get("item_ids"))):
             self._message_removed({"message_id": self.transcript.message_of_item.get(item_id, "")}, "", at_ms)
 
+    def _answer_value(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
+        """Keep the value of an answer in its prompt's schema, or why there is none."""
+        message, error = self.session.messages.get(text(meta.get("message_id"))), obj(meta.get("error"))
+        if message is None or not isinstance(message.info, values.StepInfo):
+            return
+        info = message.info
+        if error:
+            words, retries = text(error.get("message")), {"retries": whole(error.get("retries"))}
+            message.info = replace(info, error=values.Failure(words, NOT_STRUCTURED, retries, self.session.agent))
+        else:
+            message.info = replace(info, extra={**info.extra, "structured": meta.get("value")})
+        self._emit(MessageChanged(message.info))
+
     def _part_removed(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         self._remove_part(text(meta.get("message_id")), text(meta.get("part_id")))
 
@@ -584,6 +597,7 @@ class Reducer:
         "command": _command_begins,
         "message.removed": _message_removed,
         "retracted": _take_back,
+        "structured": _answer_value,
         "part.removed": _part_removed,
         "part.updated": _part_updated,
         "child": _child,

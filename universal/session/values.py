@@ -101,6 +101,8 @@ class Failure:
     agent: str = ""
 
 
+NOT_STRUCTURED = "StructuredOutputError"
+"""Code of the failure of an answer that is not in the schema of its prompt. `details` has `retries`."""
 ABORTED = Failure("Aborted", "aborted")
 
 

@@ -24,6 +24,8 @@ came after that prompt the step.
     fail_tool    a read of a missing file, final text
     see:WORD     text: how many images the request holds, and whether it holds that word outside of the tag
     error:CODE   that HTTP status from the model (400)
+    json:TEXT    that text, through Claude's tool for answers in a schema where it is offered
+    wrong:TEXT   no JSON, until the prompt was sent again; then as `json`
     used:PERCENT text, with the account's limits that far used
     limit:N      the first request of the prompt is refused, because the limit is used up for N seconds; then text
     overload     529 or 503 twice, then text
@@ -53,6 +55,7 @@ TITLE = "A short title"
 DELTA_S = 0.01
 DRIP_S = 0.1
 TICKS = 20
+STRUCTURED = frozenset({"json", "wrong"})
 MARKDOWN = """# A heading
 
 Some **bold** text and `code`:
@@ -230,9 +233,12 @@ def answer(request: ScriptedRequest, attempts: dict[str, int]) -> Answer:
             return Answer(describe_images(request.body, argument))
         case "error":
             return Answer(status=int(argument or 400))
-        case "used" | "limit":
+        case "used" | "limit" | "json" | "wrong":
             attempts[prompt] = attempts.get(prompt, 0) + 1
-            return _of_plan(scene, int(argument or 3_600), attempts[prompt])
+            is_first = attempts[prompt] == 1
+            return (
+                _in_schema(request, argument, step, scene, is_first) if scene in STRUCTURED else _plan(scene, argument, is_first)
+            )
         case "overload":
             attempts[prompt] = attempts.get(prompt, 0) + 1
             return Answer("Back again.") if attempts[prompt] > 2 else Answer(status=529)
@@ -247,11 +253,20 @@ def answer(request: ScriptedRequest, attempts: dict[str, int]) -> Answer:
             return Answer(f"You said: {prompt.strip()[:200] or 'hello'}")
 
 
-def _of_plan(scene: str, number: int, attempt: int) -> Answer:
+def _in_schema(request: ScriptedRequest, value: str, step: int, scene: str, is_first: bool) -> Answer:
+    """An answer in a schema. If Claude Code has refused one, the next is another."""
+    if scene == "wrong" and is_first:
+        return Answer("I do not know.")
+    if "StructuredOutput" not in request.tools:
+        return Answer(value)
+    return Answer("", (Call("StructuredOutput", obj(json.loads(value)) if not step else {"name": "Ada", "age": 7}),))
+
+
+def _plan(scene: str, number: str, is_first: bool) -> Answer:
     """An answer that tells the limits of the account's plan."""
     if scene == "used":
-        return Answer("Noted.", used=number / 100)
-    return Answer(status=429, used=1.0, reset_s=number) if attempt == 1 else Answer("Back again.", used=0.0)
+        return Answer("Noted.", used=int(number) / 100)
+    return Answer(status=429, used=1.0, reset_s=int(number or 3_600)) if is_first else Answer("Back again.", used=0.0)
 
 
 def describe_images(body: Body, word: str) -> str:

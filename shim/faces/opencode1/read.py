@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
+from universal.lib.jsonvalue import whole
 from universal.opencode_metadata import error_of
 from universal.session import values
 from universal.session.messages import Message
 from universal.session.model import Session
-from universal.session.values import CONTEXT_FULL
+from universal.session.values import CONTEXT_FULL, NOT_STRUCTURED
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated import types
@@ -68,6 +69,8 @@ def failure(value: values.Failure) -> types.MessageError:
         return {"name": "MessageOutputLengthError", "data": {"message": text}}
     if value.code == "refusal":
         return {"name": "ContentFilterError", "data": {"message": text}}
+    if value.code == NOT_STRUCTURED:
+        return {"name": "StructuredOutputError", "data": {"message": text, "retries": whole(details.get("retries"))}}
     if value.code == "aborted":
         return {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
     status = details.get("status_code")

@@ -31,6 +31,7 @@ class PendingPrompt:
     `choice`: the choice for its message, if it was changed after the prompt was accepted.
     `refused`: why no agent can get it (unknown model or agent); it fails when its turn comes. Empty if it is valid.
     `unattended_policy`: the prompt's policy for unanswered requests, or None.
+    `retries`: how often the agent was asked again for an answer in the prompt's schema.
     """
 
     item: Item
@@ -41,6 +42,7 @@ class PendingPrompt:
     refused: str = ""
     choice: ModelChoice | None = None
     unattended_policy: UnattendedPolicy | None = None
+    retries: int = 0
 
     @property
     def waits_for_all(self) -> bool:
@@ -89,4 +91,5 @@ class PendingPrompt:
             variant=self.prompt.variant,
             mode=self.prompt.mode,
             variables=variables,
+            schema=self.prompt.schema,
         )

@@ -22,6 +22,7 @@ from shim.lib.errors import AgentError, AgentNotFound, SessionElsewhere, StoreEr
 from shim.sessions.permissions.requests import gaps_notice
 from shim.sessions.permissions.trust_gate import TrustGate
 from shim.sessions.prompts import context
+from shim.sessions.prompts.output_schema import with_schema
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_queue import PromptQueue
 from shim.sessions.session.dependencies import SessionDeps
@@ -230,6 +231,8 @@ class PromptDispatcher:
         prompt = replace(dispatch.prompt, rules=rules, session_rules=session_rules, setup=setup, names=names)
         if setup.text and agent is not None and self._process.lacks_text(agent.spec.setup, setup.text):
             prompt = replace(prompt, system="\n\n".join(filter(None, (setup.text, prompt.system))))
+        if prompt.schema is not None and agent is not None:
+            prompt = with_schema(prompt, agent.spec.structured)
         return replace(dispatch, prompt=prompt)
 
     def _may_name(self) -> bool:
@@ -697,4 +700,5 @@ def _joins(pending: PendingPrompt, answered: PendingPrompt) -> bool:
     modes = [(one.choice or one.user_prompt).mode for one in (pending, answered)]
     is_same = (pending.agent, prompt.model, prompt.variant, modes[0]) == (answered.agent, other.model, other.variant, modes[1])
     is_command = prompt.compact or other.compact or prompt.text.lstrip().startswith(COMMAND_SIGNS)
+    is_same = is_same and prompt.schema == other.schema
     return is_same and not is_command and not pending.refused and not pending.waits_for_all

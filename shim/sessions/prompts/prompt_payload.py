@@ -107,6 +107,7 @@ def _pending_prompt(item: Item, user_prompt: UserPrompt, payload: PromptPayload)
         mode=payload.mode or user_prompt.mode or None,
         system=user_prompt.system or None,
         compact=payload.is_compact,
+        schema=user_prompt.format.get("schema") if user_prompt.format is not None else None,
     )
     return PendingPrompt(item, user_prompt, prompt, payload.agent, refused=payload.refused, unattended_policy=payload.unattended)
 

@@ -24,6 +24,7 @@ from shim.sessions.prompts.limit_wait import LimitWait
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import Offers, PromptDispatcher
 from shim.sessions.prompts.prompt_queue import PromptQueue
+from shim.sessions.prompts.structured_answers import must_ask_again
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.exit_errors import (
     LOST,
@@ -572,6 +573,8 @@ class SessionActor:
                 self._limit.begin(details)
                 return
             is_done = signal.input is Input.DONE and self.main.machine.state != "aborting"
+            if must_ask_again(self.main, self.prompt_queue, self._dispatcher, signal.metadata, is_done=is_done):
+                return
             if is_done and (empty := self._dispatcher.empty_answer()) is not None:
                 self.main.record(EventType.ERROR, empty)
                 signal = replace(signal, input=Input.FAILED, error={"message": empty.message, "code": empty.code})

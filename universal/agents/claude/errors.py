@@ -33,6 +33,9 @@ HINTS: dict[str, str] = {
 }
 """Code of an error -> hint for the person."""
 
+NOT_STRUCTURED = "error_max_structured_output_retries"
+"""`subtype` of a result without an answer in the schema of the prompt. The server looks at each answer, and asks again."""
+
 _RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "connection_failed"})
 
 STDERR_HINTS: tuple[tuple[str, str, str], ...] = (
@@ -74,7 +77,7 @@ def result_error(result: Msg, kind: str, resets_at: int = 0) -> dict[str, Json] 
     with `is_error: true`, so both are checked.
     """
     subtype = get_text(result, "subtype")
-    if result.get("is_error") is not True and not subtype.startswith("error"):
+    if (result.get("is_error") is not True and not subtype.startswith("error")) or subtype == NOT_STRUCTURED:
         return None
     errors = [text for text in map(as_text, arr(result.get("errors"))) if text and not text.startswith(_DIAGNOSTIC)]
     message = get_text(result, "result") or "\n".join(errors) or f"Claude Code ended the turn with {subtype or 'an error'}."

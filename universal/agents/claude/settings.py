@@ -26,7 +26,7 @@ from universal.agents.claude.wire import (
 )
 from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Output, Prompt
 from universal.items import Json
-from universal.lib.jsonvalue import obj
+from universal.lib.jsonvalue import JsonObject, obj
 from universal.permissions import may_forbid
 from universal.setup import NO_SETUP, ConfigAgent, DirectorySetup, McpServer
 
@@ -94,6 +94,7 @@ class Settings:
     _makes_titles: bool = True
     _asks_shell: bool = False
     """Whether Claude asks before each such line, so that rules hold without the switch."""
+    _schema: JsonObject | None = None
     _setup: DirectorySetup = NO_SETUP
     _servers: tuple[McpServer, ...] = ()
     """The MCP servers of the set-up that Claude has."""
@@ -105,7 +106,7 @@ class Settings:
         to start with it, unless IS_SANDBOX=1. So it is left out if the caller did not say which user runs the server.
         """
         self.mode = NATIVE_MODE.get(options.mode or "", "default")
-        self._setup = options.setup
+        self._setup, self._schema = options.setup, options.schema
         self._model, self._variant = options.model or DEFAULT_MODEL, options.variant or ""
         argv = [options.binary, *_FLAGS, f"--permission-mode={self.mode}"]
         if options.environment and (not options.is_root or options.environment.get("IS_SANDBOX") == "1"):
@@ -114,6 +115,8 @@ class Settings:
             argv.append(f"--model={self._model}")
         if self._variant:
             argv.append(f"--effort={self._variant}")
+        if options.schema is not None:
+            argv.append(f"--json-schema={json.dumps(options.schema)}")
         if options.native_session_id:
             argv.append(f"--{'resume' if options.resume else 'session-id'}={options.native_session_id}")
         if options.resume and options.resume_at:  # tried with 2.1.330 and 2.1.197; the fork gets an id of its own
@@ -161,9 +164,10 @@ class Settings:
         yield self.request({"subtype": "initialize", "hooks": hooks, "forwardSubagentText": True, **more})
         yield from self.change_setup(self._setup)
 
-    def has_text_of(self, setup: DirectorySetup) -> bool:
-        """Whether Claude was started with the instructions and subagents of a set-up. A running one takes no others."""
-        return (setup.text, setup.subagents) == (self._setup.text, self._setup.subagents)
+    def fits(self, prompt: Prompt) -> bool:
+        """Whether Claude was started with the instructions, subagents and schema of a prompt. A running one takes no others."""
+        setup, ours = prompt.setup, self._setup
+        return (setup.text, setup.subagents, prompt.schema) == (ours.text, ours.subagents, self._schema)
 
     def change_setup(self, setup: DirectorySetup) -> Iterator[Output]:
         """Give Claude the MCP servers of a set-up if they have changed. They replace those that it got before."""

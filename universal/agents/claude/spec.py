@@ -33,6 +33,7 @@ CLAUDE = AgentSpec(
     env_override="SHIM_CLAUDE_BIN",
     version_args=("--version",),
     capabilities=EVERYTHING,
+    structured="any",
     modes=MODES,
     setup=SetupUse(frozenset({"mcp", "subagents"}), text="start"),
     project_settings=ProjectSettingsUse(("claude",), leaves_out=True, rule_files=RULE_FILES),

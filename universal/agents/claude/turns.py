@@ -287,6 +287,8 @@ class Turns:
             before = obj(self._carried.get("usage"))
             usage = usage_of(obj(msg["usage"]))
             self._carried["usage"] = {key: value + before.get(key, 0) for key, value in usage.items()}
+        if "structured_output" in msg:
+            self._carried["structured"] = msg["structured_output"]
         if cost is not None:
             self._carried["cost"] = cost + self._carried.get("cost", 0.0)
 

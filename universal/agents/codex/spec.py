@@ -70,6 +70,7 @@ CODEX = AgentSpec(
     login=LOGIN,
     key_variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
     login_signs=LoginSigns(("OPENAI_API_KEY", "CODEX_API_KEY"), ("$CODEX_HOME/auth.json", "~/.codex/auth.json")),
+    structured="strict",
     lacks={"cost": "Codex tells tokens, no prices."},
     login_hint="Run `codex login` in a terminal.",
     enforcement=Enforcement(

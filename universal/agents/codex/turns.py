@@ -120,8 +120,10 @@ class Turns:
             self.main.compacting = True
             yield WriteLine(line)
             return
-        params = {"threadId": self.main.thread_id, "input": prompt_input(prompt)}
+        params: dict[str, Json] = {"threadId": self.main.thread_id, "input": prompt_input(prompt)}
         params |= self.settings.turn(prompt, first=self._first)
+        if prompt.schema is not None:
+            params["outputSchema"] = prompt.schema
         self._first = False
         request_id, line = self.rpc.request("turn/start", params)
         self._prompts.append(_Prompt(request_id))

@@ -22,6 +22,7 @@ from shim.sessions.prompts.command import init as run_init
 from shim.sessions.prompts.compact import compact as run_compact
 from shim.sessions.prompts.prompt_request import SUBTASK, PromptRequest
 from shim.sessions.prompts.shell_turn import shell as run_shell
+from shim.sessions.prompts.structured_answers import check_format
 from shim.sessions.prompts.submit import submit
 from universal.lib.jsonvalue import JsonObject, obj
 from universal.session.values import AgentMention, File, ModelRef, OtherPart, Part, Text
@@ -144,11 +145,7 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
 
 
 async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
-    if body.format is not None and body.format.get("type") not in (None, "text"):
-        raise InvalidRequest(
-            'format "json_schema" is not served: this server does not ask its agents for structured output. Leave it out, '
-            "and describe the JSON in the prompt."
-        )
+    check_format(body.format)
     prompt_request = replace(body.body(), unattended=unattended_policy_of_headers(ctx.request.headers))
     message_id = await submit(ctx.services.sessions, session_id, prompt_request, reply=not body.noReply)
     await ctx.services.store.flush(session_id)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
+from universal.conversations import ConversationFiles
 from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
@@ -611,6 +612,8 @@ class AgentSpec:
     """What to do with a program of another major version, in one sentence."""
     shared_binaries: tuple[str, ...] = ()
     """Names, after `binaries`, of programs that another agent has too. One is taken only if it tells a version of `major`."""
+    conversations: ConversationFiles | None = None
+    """How the conversations that its own program has stored are read. None: they are not."""
     structured: Literal["", "any", "strict"] = ""
     """Which schemas of an answer it takes; "strict": those in which each object names all its properties and requires them."""
     rewinds: bool = False

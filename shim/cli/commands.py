@@ -610,6 +610,23 @@ def export(
     _with_server(settings, url, lambda server_url: transfer.export(settings, server_url, session))
 
 
+@cli.command()
+def sessions(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name of the agent, as `opencode-shim agents` shows it.")],
+    id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="The conversation to open here.")] = None,
+    *,
+    days: Annotated[int, typer.Option("--days", metavar="N", help="How far back the list goes.")] = 30,
+    url: Server = None,
+    directory: Directory = None,
+    data_dir: DataDir = None,
+) -> None:
+    """List the directory's conversations of an agent's own program, or open one here: prompts go on in it."""
+    settings = Settings.load({"directory": directory, "data_dir": data_dir})
+    from shim.cli import transfer
+
+    _with_server(settings, url, lambda server_url: transfer.conversations(settings, server_url, agent, id_, days))
+
+
 @cli.command(name="import")
 def import_(
     file: Annotated[

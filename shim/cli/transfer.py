@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,23 @@ async def import_(settings: Settings, url: str, document: Any) -> int:
     """Import a document into the directory and print the session's id."""
     info = await request(settings, "POST", f"{url}/session/import", document)
     sys.stdout.write(f"Imported session: {info['id']}\n")
+    return 0
+
+
+async def conversations(settings: Settings, url: str, agent: str, id_: str | None, days: int) -> int:
+    """Print the conversations of an agent's own program in the directory, or open one here."""
+    base = f"{url}/v1/agents/{agent}/x-sessions"
+    if id_ is not None:
+        opened = await request(settings, "POST", f"{base}/{id_}")
+        sys.stdout.write(f"Opened as {opened['sessionId']}: {opened['title']}\n")
+        return 0
+    rows = (await request(settings, "GET", base, params={"days": str(days)}))["sessions"]
+    for row in rows:
+        when = f"{datetime.fromtimestamp(row['updatedAt'] / 1000, UTC):%Y-%m-%d %H:%M}"
+        where = f"here as {row['sessionId']}" if row.get("sessionId") else ""
+        sys.stdout.write(f"{row['id']}  {when}  {row['title']}  {where}".rstrip() + "\n")
+    if not rows:
+        sys.stdout.write(f"{agent} has stored no conversation of {settings.directory} in the last {days} days.\n")
     return 0
 
 

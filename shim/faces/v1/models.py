@@ -141,6 +141,30 @@ class AgentUsage(Model):
     toldAt: int | None = None
 
 
+class StoredSessionInfo(Model):
+    """Our addition: a conversation of an agent's program, in which `command` goes on. `sessionId`: the session that has it."""
+
+    id: str
+    title: str
+    createdAt: str
+    updatedAt: int
+    command: str
+    sessionId: str | None = None
+
+
+class StoredSessionList(Model):
+    """Our addition: the conversations of an agent's own program in a directory, the newest first."""
+
+    sessions: list[StoredSessionInfo]
+
+
+class OpenedSession(Model):
+    """Our addition: the session that was made of such a conversation."""
+
+    sessionId: str
+    title: str
+
+
 class AgentModelInfo(Model):
     """A model of an agent. `variants` are its levels of effort."""
 

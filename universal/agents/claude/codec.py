@@ -54,7 +54,7 @@ from universal.lib.jsonvalue import text as as_text
 from universal.setup import DirectorySetup
 from universal.turn import Input
 
-_NOISE = ("<local-command-", "<command-", "<task-notification", INTERRUPTED)
+NOISE = ("<local-command-", "<command-", "<task-notification", INTERRUPTED)
 """Beginnings of texts in `user` lines that no person wrote."""
 
 NOT_HELD = (
@@ -467,7 +467,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
             yield from self._crew.user(msg)
         elif msg.get("isSynthetic") is True and self._notes.awaits_summary:
             yield from self._notes.summary(text)
-        elif msg.get("isReplay") is True or msg.get("isSynthetic") is True or not text or text.startswith(_NOISE):
+        elif msg.get("isReplay") is True or msg.get("isSynthetic") is True or not text or text.startswith(NOISE):
             self._ctx.ignore("user/echo or note of the CLI")
         else:
             yield self._main.user(text, msg, synthetic=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from universal.agents.claude.transcripts import CONVERSATIONS
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.claude_code import (
     COMMANDS,
@@ -34,6 +35,7 @@ CLAUDE = AgentSpec(
     version_args=("--version",),
     capabilities=EVERYTHING,
     structured="any",
+    conversations=CONVERSATIONS,
     modes=MODES,
     setup=SetupUse(frozenset({"mcp", "subagents"}), text="start"),
     project_settings=ProjectSettingsUse(("claude",), leaves_out=True, rule_files=RULE_FILES),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from shim.agents import login_signs
 from shim.agents.directory import Agent
@@ -21,10 +21,14 @@ from shim.faces.v1.models import (
     AgentModesResponse,
     AgentUsage,
     InstallState,
+    OpenedSession,
     PlanWindowInfo,
+    StoredSessionInfo,
+    StoredSessionList,
 )
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import NO_CONTENT, Ctx
+from shim.sessions.transfer.conversations import open_stored, stored_sessions
 from universal.codec import modes_of
 
 
@@ -143,6 +147,55 @@ async def get_agent_usage(ctx: Ctx, path: AgentPath) -> object:
         return AgentUsage()
     windows = [PlanWindowInfo(id=w.name, used=w.used, resetsAt=w.resets_at * 1000 or None) for w in report.windows]
     return AgentUsage(windows=windows, toldAt=report.at_ms)
+
+
+class StoredQuery(BaseModel):
+    """`days`: how far back the list goes."""
+
+    days: int = Field(default=30, ge=1, le=10_000)
+
+
+class StoredPath(BaseModel):
+    """`{agent}`, and the `{id}` of one of its own conversations."""
+
+    agent: str
+    id: str
+
+
+@v1("list_stored", "GET", "/v1/agents/{agent}/x-sessions", tag="agents", answer=StoredSessionList, errors=(404,), ours=True)
+async def list_stored(ctx: Ctx, path: AgentPath, query: StoredQuery) -> object:
+    """The conversations that an agent's own program has stored of this directory."""
+    agent = _agent(ctx, path.agent)
+    found = await stored_sessions(ctx.services.sessions, agent, ctx.directory, query.days)
+    command = agent.spec.conversations.command if agent.spec.conversations is not None else ""
+    rows = [
+        StoredSessionInfo(
+            id=one.own.id,
+            title=one.own.title,
+            createdAt=one.own.created,
+            updatedAt=one.updated_ms,
+            command=command.format(id=one.own.id),
+            sessionId=one.session_id or None,
+        )
+        for one in found
+    ]
+    return StoredSessionList(sessions=rows)
+
+
+@v1(
+    "open_stored",
+    "POST",
+    "/v1/agents/{agent}/x-sessions/{id}",
+    tag="agents",
+    answer=OpenedSession,
+    errors=(400, 404),
+    ours=True,
+)
+async def open_stored_session(ctx: Ctx, path: StoredPath) -> object:
+    """Make a session of a conversation of the agent's own program, with its history. A prompt goes on in it."""
+    agent, project = _agent(ctx, path.agent), await ctx.services.projects.identity(ctx.directory)
+    record = await open_stored(ctx.services.sessions, agent, path.id, project, ctx.directory)
+    return OpenedSession(sessionId=record.id, title=record.title)
 
 
 @v1("install_agent", "POST", "/v1/agents/{agent}/install", tag="agents", form="none", errors=(400, 404, 500))

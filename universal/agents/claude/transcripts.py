@@ -1,0 +1,85 @@
+"""Reads Claude Code's transcripts: `projects/<folder>/<id>.jsonl` in its own folder. Pure.
+
+Their lines of messages are those of its stream, so the codec translates them. They form a tree by `parentUuid`; the conversation
+is the path to the last written message. Source: transcripts of 2.1.330, made by `claude -p` and in the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from universal.agents.claude.codec import NOISE, ClaudeCodec
+from universal.agents.claude.wire import Msg, get_text
+from universal.codec import Fact, IdFactory
+from universal.conversations import Conversation, ConversationEvent, ConversationFiles, ConversationPrompt
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
+
+TITLE_CHARS = 80
+_END = json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": ""}).encode()
+
+
+def read(rows: Sequence[Msg]) -> Conversation | None:
+    """The conversation of a file, or None for a file without a prompt of a person."""
+    names = [get_text(row, "customTitle") for row in rows] + [get_text(row, "aiTitle") for row in rows]
+    prompts = [words for row in rows if (words := _prompt(row))]
+    begin = next((row for row in rows if get_text(row, "cwd")), None)
+    if not prompts or begin is None:
+        return None
+    title = next(filter(None, reversed(names)), "") or prompts[0].strip().partition("\n")[0][:TITLE_CHARS]
+    return Conversation(get_text(begin, "sessionId"), get_text(begin, "cwd"), title, get_text(begin, "timestamp"))
+
+
+def events(rows: Sequence[Msg], ids: IdFactory) -> Iterator[ConversationEvent]:
+    """What was said. Subagents' own conversations are left out; their results are there."""
+    codec, at = ClaudeCodec(ids), ""
+    for row in _path(rows):
+        words, at = _prompt(row), get_text(row, "timestamp") or at
+        if words:
+            yield from _facts(codec, _END, at)
+            yield at, ConversationPrompt(words)
+        elif row.get("type") in ("user", "assistant"):
+            line = {**row, "parent_tool_use_id": None, "tool_use_result": row.get("toolUseResult"), "isSynthetic": True}
+            yield from _facts(codec, json.dumps(line).encode(), at)
+    yield from _facts(codec, _END, at)
+
+
+def _facts(codec: ClaudeCodec, line: bytes, at: str) -> Iterator[ConversationEvent]:
+    outputs = codec.receive(line)
+    outputs += codec.on_timer("result") if line is _END else []  # it would wait for results of calls
+    for output in outputs:
+        if isinstance(output, Fact) and output.child is None:
+            yield at, output
+
+
+def _path(rows: Sequence[Msg]) -> list[Msg]:
+    """The rows from the first to the last written message, also over compactions."""
+    known = {get_text(row, "uuid"): row for row in rows if get_text(row, "uuid") and row.get("isSidechain") is not True}
+    uuid = next((uuid for uuid, row in reversed(known.items()) if row.get("type") in ("user", "assistant")), "")
+    path: list[Msg] = []
+    while (row := known.pop(uuid, None)) is not None:
+        path.append(row)
+        uuid = get_text(row, "parentUuid", "logicalParentUuid")
+    return path[::-1]
+
+
+def _prompt(row: Msg) -> str:
+    """The text of a person's prompt, or "". One that came during a turn is an attachment."""
+    queued = obj(row.get("attachment"))
+    if row.get("type") == "attachment" and queued.get("type") == "queued_command" and queued.get("commandMode") == "prompt":
+        return _words(queued.get("prompt"))
+    is_said = row.get("type") == "user" and not any(row.get(key) is True for key in ("isMeta", "isCompactSummary", "isSidechain"))
+    words = _words(obj(row.get("message")).get("content")) if is_said else ""
+    return "" if words.startswith(NOISE) else words
+
+
+def _words(content: object) -> str:
+    blocks = [obj(block) for block in arr(content)]
+    if any(block.get("type") == "tool_result" for block in blocks):
+        return ""
+    texts = [as_text(block.get("text")) or ("[image]" if block.get("type") == "image" else "") for block in blocks]
+    return content if isinstance(content, str) else "\n".join(filter(None, texts))
+
+
+CONVERSATIONS = ConversationFiles("projects/*/*.jsonl", read, events, "claude --resume {id}")

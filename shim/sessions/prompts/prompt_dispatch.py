@@ -101,7 +101,6 @@ class PromptDispatcher:
 
     In: `apply` gives an input to the session's turn machine; `on_start` is called when an agent was started, with its name and
     whether it resumes its conversation.
-    State: the prompt that waits for its agent to start, and the prompt that the agent answers.
     """
 
     def __init__(
@@ -503,8 +502,7 @@ def _mentions(path: Path, words: list[bytes]) -> bool:
 
 # Decides whether an agent has answered a prompt with anything, for all agents alike.
 #
-# An answer without text, tool call or error looks like a success to a client. It ends with an error that says so, in the words
-# of the agent's last notes if there are some (a hook that has blocked the prompt, a warning).
+# An answer without anything looks like a success to a client. It ends with an error, in the words of the agent's last notes.
 
 NO_ANSWER = "no_answer"
 """Error code of an answer with nothing in it."""
@@ -700,5 +698,4 @@ def _joins(pending: PendingPrompt, answered: PendingPrompt) -> bool:
     modes = [(one.choice or one.user_prompt).mode for one in (pending, answered)]
     is_same = (pending.agent, prompt.model, prompt.variant, modes[0]) == (answered.agent, other.model, other.variant, modes[1])
     is_command = prompt.compact or other.compact or prompt.text.lstrip().startswith(COMMAND_SIGNS)
-    is_same = is_same and prompt.schema == other.schema
-    return is_same and not is_command and not pending.refused and not pending.waits_for_all
+    return is_same and prompt.schema == other.schema and not is_command and not pending.refused and not pending.waits_for_all

@@ -27,9 +27,9 @@ MOST_RETRIES = 20
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n```", re.S)
 
 
-def check_format(format_: Mapping[str, Any] | None) -> None:
+def check_format(format_: Mapping[str, Any]) -> None:
     """Raise InvalidRequest, with the place, if `format` of a prompt cannot be served."""
-    if format_ is None or format_.get("type") == "text":
+    if format_.get("type") == "text":
         return
     if format_.get("type") != "json_schema":
         raise InvalidRequest('Expected "text" | "json_schema"', path=("format", "type"))

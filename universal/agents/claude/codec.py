@@ -175,7 +175,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         A prompt's `system` text goes before it, as `<system-reminder>`.
         """
         if not steered and not self._settings.fits(prompt):
-            yield Stop("other instructions, or another schema of the answer, need another process", again=True)
+            yield Stop("other instructions or another schema need another process", again=True)
             return
         if not steered:
             yield from self._release()

@@ -145,7 +145,8 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
 
 
 async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
-    check_format(body.format)
+    if body.format is not None:
+        check_format(body.format)
     prompt_request = replace(body.body(), unattended=unattended_policy_of_headers(ctx.request.headers))
     message_id = await submit(ctx.services.sessions, session_id, prompt_request, reply=not body.noReply)
     await ctx.services.store.flush(session_id)

@@ -118,7 +118,7 @@ def test_instructions_are_system_text_and_others_need_another_process(version: s
     assert ("--system-prompt-snapshot=off" in launch.argv) is is_known
     (start,) = requests(codec.start())
     assert start["appendSystemPrompt"] == "BE BRIEF"
-    assert codec.send(Prompt("a", "hi")) == [Stop("other instructions need another process", again=True)]
+    assert codec.send(Prompt("a", "hi")) == [Stop("other instructions or another schema need another process", again=True)]
     assert Stop not in map(type, codec.send(Prompt("a", "hi", setup=setup)))
 
 

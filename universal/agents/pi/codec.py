@@ -61,12 +61,14 @@ from universal.codec import (
 from universal.events import ErrorData, EventType
 from universal.items import Json
 from universal.lib.jsonline import get_int, get_text
-from universal.lib.jsonvalue import obj
+from universal.lib.jsonvalue import arr, obj
 from universal.turn import Input
 
 GATE = __file__.rpartition("/")[0] + "/gate.ts"
 """The extension that asks. A path, not read here."""
 
+STEERS = (0, 87)
+"""The first version that gives back what it was steered with and has not taken in (`clear_queue`)."""
 COMMAND_S = 1800.0
 """Seconds for a compaction, or for a command of an extension, which may ask and wait."""
 _PAUSE = "pause"
@@ -99,6 +101,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
         """Ids of settings without an answer. Pi may begin a prompt before it has applied a setting that came just before."""
         self._anchor = self._rewind = ""
         """The entry of the last answered prompt, from `gate.ts`; the entry after which the conversation is cut."""
+        self._offers: dict[str, str] = {}
+        """Key of a steered prompt that Pi has not taken in -> its text."""
+        self._can_steer = self._is_clearing = False
         self._delayed: Output | None = None
         """The prompt that waits for these answers."""
         self._has_begun = False
@@ -122,6 +127,8 @@ class PiCodec(kit.LineCodec[kit.Context]):
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """Return argv and environment. Pi chooses the id of a new conversation; the answer to `get_state` has it."""
+        numbers = tuple(int(part) for part in (options.version or "").split(".") if part.isdecimal())
+        self._can_steer = numbers >= STEERS
         argv = [options.binary, "--mode", "rpc", "-e", GATE, *project_flags(options)]
         if options.model:
             argv += ["--model", options.model]
@@ -203,6 +210,42 @@ class PiCodec(kit.LineCodec[kit.Context]):
         line = self._command("prompt", "", message=message, images=images) if images else self._command("prompt", message=message)
         yield from self._when_settled(line)
 
+    @property
+    def may_steer(self) -> bool:
+        """Whether Pi works on a prompt, and this version gives back what it has not taken in."""
+        return self._can_steer and self._has_begun and self._running and not (self._stopping or self._ending)
+
+    def steer(self, prompt: Prompt) -> list[Output]:
+        """Give Pi a prompt that it takes in after the calls of its present step, or before it would stop."""
+        notes = [note for note in (prompt.system, PLAN_NOTE if self._asks.mode == "plan" else "") if note]
+        message, images = prompt_of(prompt.text, list(prompt.attachments), notes)
+        self._offers[prompt.key] = message
+        more: dict[str, Json] = {"images": images} if images else {}
+        return [self._command("steer", prompt.key, message=message, **more)]
+
+    def recall(self, key: str) -> list[Output]:
+        """Empty Pi's queue: it gives back all that it has not taken in."""
+        if key not in self._offers:
+            return []
+        return [*self._take_back(), SetTimer("queue", None)]  # an answer comes, also if the request is not written yet
+
+    def _take_back(self) -> Iterator[Output]:
+        self._is_clearing = bool(self._offers)
+        yield from self._clear()
+
+    def _clear(self) -> Iterator[Output]:
+        """Empty the queue when all steers are answered: Pi takes commands side by side, and it would overtake them (1.5.2)."""
+        if self._is_clearing and not any(kind == "steer" for kind, _ in self._waiting.values()):
+            self._is_clearing = False
+            yield self._command("clear_queue")
+
+    def _on_queue(self, queue: Json, failure: str) -> Iterator[Output]:
+        """What Pi gives back. The echo of what it has taken in meanwhile came before, or comes."""
+        for key, words in reversed(tuple(self._offers.items())):
+            if failure or words in arr(queue):
+                del self._offers[key]
+                yield Signal(Input.RETURNED, key=key)
+
     def _setting(self, kind: str, purpose: str = "", **fields: Json) -> Output:
         line = self._command(kind, purpose, **fields)
         self._unsettled.add(f"req_{self._request_count}")
@@ -220,6 +263,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         """Interrupt Pi. Dialogs are closed first, because Pi does not stop while one is open."""
         yield from self._asks.cancel()
         self._stopping = bool(self._prompt) or self._running
+        yield from self._take_back()
         if self._running and (self._has_begun or not self._prompt):
             yield self._command("abort")
 
@@ -255,21 +299,31 @@ class PiCodec(kit.LineCodec[kit.Context]):
         elif kind == "compact":
             if get_text(msg, "id") == self._prompt:
                 yield from self._compact_after_answer(msg, failure)
+        elif kind == "clear_queue":
+            yield from self._on_queue(data.get("steering"), failure)
         elif kind == "abort":
             yield from self._ask_state("response", "abort")
         elif kind in ("get_fork_messages", "fork"):
             yield from self._rewound(kind, data, failure, msg)
         elif kind and failure:
-            if kind == "set_model":
-                self._model = purpose
-            details = {"hint": "The turn goes on with the setting that was in force."}
-            yield Fact(EventType.ERROR, ErrorData(message=failure, code=f"{kind}_refused", details=details), raw=msg)
+            yield from self._on_refusal(kind, purpose, failure, msg)
         elif not kind:
             self._ctx.ignore("response to no command of ours")
+        yield from self._clear()
         self._unsettled.discard(get_text(msg, "id"))
         if self._delayed is not None and not self._unsettled:
             delayed, self._delayed = self._delayed, None
             yield delayed
+
+    def _on_refusal(self, kind: str, purpose: str, failure: str, msg: Msg) -> Iterator[Output]:
+        if kind == "steer":
+            if self._offers.pop(purpose, None) is not None:
+                yield Signal(Input.RETURNED, key=purpose)
+            return
+        if kind == "set_model":
+            self._model = purpose
+        details = {"hint": "The turn goes on with the setting that was in force."}
+        yield Fact(EventType.ERROR, ErrorData(message=failure, code=f"{kind}_refused", details=details), raw=msg)
 
     def _learn(self, kind: str, data: Msg) -> None:
         if kind == "get_state":
@@ -439,6 +493,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._usage, self._cost, self._prompt, self._is_awaited = {}, 0.0, "", False
         self._has_begun = self._running = self._ending = self._retrying = self._stopping = False
         yield from self._asks.close()
+        yield from self._take_back()
         if error is None:
             yield Signal(Input.DONE, metadata=metadata or None)
         else:
@@ -495,11 +550,16 @@ class PiCodec(kit.LineCodec[kit.Context]):
 
     def _on_user(self, msg: Msg) -> Iterator[Output]:
         """The echo of a prompt, or a text of an extension in the person's name."""
-        if self._prompt:
-            self._ctx.ignore("message_end/user, the prompt")
-            return
         content = obj(msg.get("message")).get("content")
-        yield self._speech.user(content if isinstance(content, str) else text_of(content), msg)
+        words = content if isinstance(content, str) else text_of(content)
+        key = next((key for key, offer in self._offers.items() if offer == words), "")
+        if key:
+            del self._offers[key]
+            yield Signal(Input.TAKEN, key=key)
+        elif self._prompt:
+            self._ctx.ignore("message_end/user, the prompt")
+        else:
+            yield self._speech.user(words, msg)
 
     def _on_result(self, msg: Msg) -> Iterator[Output]:
         yield from self._asks.call_ended(get_text(msg, "toolCallId"))

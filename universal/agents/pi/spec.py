@@ -65,6 +65,7 @@ PI = AgentSpec(
     login_signs=LoginSigns(
         ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), ("~/.pi/agent/auth.json", "~/.pi/agent/models.json")
     ),
+    no_steering="",
     lacks={
         "todos": "Pi has no tool for a list of tasks.",
         "subagents": "Pi has no subagents.",

@@ -35,7 +35,7 @@ ENDS: dict[str, kit.Sign] = {
 IGNORED: dict[str, str] = {
     "turn_start": "a round of the model, not a turn",
     "turn_end": "says again what message_end and tool_execution_end have said",
-    "queue_update": "prompts are never queued in Pi",
+    "queue_update": "the echo of a prompt says when it is taken in",
     "entry_appended": "bookkeeping of Pi's session file",
     "thinking_level_changed": "told with each message",
     "bash_execution_update": "output of the command `bash`, which we never send",

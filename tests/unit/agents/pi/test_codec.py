@@ -472,3 +472,82 @@ def test_a_refusal_without_words_aborts_before_pi_reads_it() -> None:
     [asked] = story.facts(EventType.PERMISSION_REQUESTED)
     lines = story.does(PermissionReply(asked.permission_id, "reject", stops=True))
     assert [line["type"] for line in lines] == ["abort", "extension_ui_response"]
+
+
+# --- prompts during an answer ---------------------------------------------------------------------------------
+
+
+def make_offers(version: str = "1.5.2", *, is_answered: bool = True) -> Story:
+    """Pi answers "one" and was given "two" and "three"."""
+    story = Story(version=version)
+    story.does(Prompt("one", "one"))
+    story.hears({"type": "agent_start"})
+    for key in ("two", "three"):
+        outputs = story.codec.steer(Prompt(key, key))
+        story.outputs += outputs
+        if is_answered:
+            story.answers(Story._lines(outputs)[0])
+    return story
+
+
+def echo(words: str) -> dict[str, Any]:
+    return {"type": "message_end", "message": {"role": "user", "content": [{"type": "text", "text": words}]}}
+
+
+def offers_of(story: Story) -> list[tuple[Input, str]]:
+    found = [signal for signal in story.outputs if isinstance(signal, Signal)]
+    return [(signal.input, signal.key) for signal in found if signal.input in (Input.TAKEN, Input.RETURNED)]
+
+
+def test_a_steered_prompt_is_taken_in_where_pi_echoes_it_and_the_others_come_back_at_the_end() -> None:
+    story = make_offers()
+    assert story.codec.may_steer
+    story.hears(echo("one"), echo("two"))
+    assert offers_of(story) == [(Input.TAKEN, "two")]
+    lines = story.hears({"type": "agent_settled"})
+    assert [line["type"] for line in lines] == ["clear_queue"]
+    story.answers(lines[0], steering=["three"])
+    assert offers_of(story)[1:] == [(Input.RETURNED, "three")]
+    assert not story.codec.may_steer
+
+
+def test_an_interrupt_empties_pis_queue_first() -> None:
+    story = make_offers()
+    clear, abort = story.does(Interrupt())
+    assert (clear["type"], abort["type"]) == ("clear_queue", "abort")
+    story.answers(clear, steering=["two", "three"])
+    assert offers_of(story) == [(Input.RETURNED, "three"), (Input.RETURNED, "two")]
+
+
+def test_pis_queue_empties_after_the_answers_to_all_steers() -> None:
+    story = make_offers(is_answered=False)
+    two, three = [line for line in Story._lines(story.outputs) if line["type"] == "steer"]
+    assert [line["type"] for line in story.does(Interrupt())] == ["abort"], "it would overtake them"
+    assert story.answers(two) == []
+    assert [line["type"] for line in story.answers(three)] == ["clear_queue"]
+
+
+def test_a_recall_gives_back_all_and_of_what_pi_has_taken_in_nothing() -> None:
+    story = make_offers()
+    story.hears(echo("two"))
+    assert story.codec.recall("two") == []
+    assert make_offers(is_answered=False).codec.recall("two"), "an answer comes later"
+    (clear,) = Story._lines(story.codec.recall("three"))
+    story.answers(clear, steering=["three"], followUp=[])
+    assert offers_of(story) == [(Input.TAKEN, "two"), (Input.RETURNED, "three")]
+
+
+def test_a_prompt_that_pi_takes_in_before_a_recall_does_not_come_back() -> None:
+    story = make_offers()
+    (clear,) = Story._lines(story.codec.recall("two"))
+    story.hears(echo("two"))
+    story.answers(clear, steering=["three"], followUp=[])
+    assert offers_of(story) == [(Input.TAKEN, "two"), (Input.RETURNED, "three")]
+
+
+def test_a_refused_steer_comes_back_and_an_old_pi_gets_none() -> None:
+    story = make_offers(is_answered=False)
+    (line,) = [line for line in Story._lines(story.outputs) if line.get("message") == "two"]
+    story.hears({"id": line["id"], "type": "response", "command": "steer", "success": False, "error": "no"})
+    assert offers_of(story) == [(Input.RETURNED, "two")]
+    assert not make_offers("0.73.1").codec.may_steer

@@ -12,11 +12,10 @@ A codec never decides that a turn has ended. It signals what the agent reported,
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from universal.conversations import ConversationFiles
 from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
@@ -539,6 +538,40 @@ class AgentFolder:
 
     path: str
     variable: str
+
+
+class Conversation(NamedTuple):
+    """A conversation that an agent has stored. `created`: RFC3339; `title`: its name, or the beginning of its first prompt."""
+
+    id: str
+    directory: str
+    title: str
+    created: str
+
+
+class ConversationPrompt(NamedTuple):
+    """A prompt of such a conversation."""
+
+    text: str
+
+
+ConversationEvent: TypeAlias = tuple[str, ConversationPrompt | Fact]
+"""(time as RFC3339, what was said)."""
+
+
+class ConversationFiles(NamedTuple):
+    """Where an agent's own program stores conversations, and how they are read.
+
+    files    glob below the agent's own folder (`AgentSpec.own_folder`); each is a file of JSON lines whose name is the id
+    read     from lines of the beginning and of the end of a file: the conversation, or None
+    events   from all lines: what was said, in order
+    command  what continues it in the agent's own program, with {id}
+    """
+
+    files: str
+    read: Callable[[Sequence[JsonObject]], Conversation | None]
+    events: Callable[[Sequence[JsonObject], IdFactory], Iterator[ConversationEvent]]
+    command: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from shim.sessions.session.dependencies import DirectoryProject
 from shim.sessions.session.native_sessions import NativeSession
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.transfer.fork import announce
-from universal.conversations import Conversation, ConversationEvent, ConversationPrompt
+from universal.codec import Conversation, ConversationEvent, ConversationPrompt
 from universal.events import EventData, EventType, ItemData, Source, TurnData, UniversalEvent
 from universal.items import TextPart
 from universal.lib.jsonline import parse

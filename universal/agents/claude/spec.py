@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from universal.agents.claude.transcripts import CONVERSATIONS
+from collections.abc import Iterator, Sequence
+
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.claude_code import (
     COMMANDS,
@@ -15,7 +16,19 @@ from universal.claude_code import (
     SPARE,
     WITHHELD_COMMANDS,
 )
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
+from universal.codec import (
+    EVERYTHING,
+    AgentSpec,
+    Codec,
+    Conversation,
+    ConversationEvent,
+    ConversationFiles,
+    IdFactory,
+    LoginCheck,
+    LoginSigns,
+    ProjectSettingsUse,
+)
+from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
 
@@ -24,6 +37,18 @@ def _make(ids: IdFactory) -> Codec:
     from universal.agents.claude.codec import ClaudeCodec  # imported late: a server without Claude Code never loads it
 
     return ClaudeCodec(ids)
+
+
+def _read(rows: Sequence[JsonObject]) -> Conversation | None:
+    from universal.agents.claude import transcripts
+
+    return transcripts.read(rows)
+
+
+def _events(rows: Sequence[JsonObject], ids: IdFactory) -> Iterator[ConversationEvent]:
+    from universal.agents.claude import transcripts
+
+    return transcripts.events(rows, ids)
 
 
 CLAUDE = AgentSpec(
@@ -35,7 +60,7 @@ CLAUDE = AgentSpec(
     version_args=("--version",),
     capabilities=EVERYTHING,
     structured="any",
-    conversations=CONVERSATIONS,
+    conversations=ConversationFiles("projects/*/*.jsonl", _read, _events, "claude --resume {id}"),
     modes=MODES,
     setup=SetupUse(frozenset({"mcp", "subagents"}), text="start"),
     project_settings=ProjectSettingsUse(("claude",), leaves_out=True, rule_files=RULE_FILES),

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from universal.agents.claude.codec import NOISE, ClaudeCodec
 from universal.agents.claude.wire import Msg, get_text
-from universal.codec import Fact, IdFactory
-from universal.conversations import Conversation, ConversationEvent, ConversationFiles, ConversationPrompt
+from universal.codec import Conversation, ConversationEvent, ConversationPrompt, Fact, IdFactory
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 
@@ -80,6 +79,3 @@ def _words(content: object) -> str:
         return ""
     texts = [as_text(block.get("text")) or ("[image]" if block.get("type") == "image" else "") for block in blocks]
     return content if isinstance(content, str) else "\n".join(filter(None, texts))
-
-
-CONVERSATIONS = ConversationFiles("projects/*/*.jsonl", read, events, "claude --resume {id}")

@@ -6,8 +6,7 @@ import itertools
 from typing import Any
 
 from universal.agents.claude.transcripts import events, read
-from universal.codec import Fact
-from universal.conversations import ConversationPrompt
+from universal.codec import ConversationPrompt, Fact
 from universal.items import ItemKind
 
 Row = dict[str, Any]

@@ -24,7 +24,7 @@ from universal.items import TextPart
 from universal.lib.jsonline import parse
 from universal.lib.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
-from universal.session.user_prompt import UserPrompt, user_item
+from universal.session.user_prompt import PromptItem, UserPrompt
 from universal.session.values import ModelRef, Text
 
 LOOK_BYTES = 2**17
@@ -124,7 +124,7 @@ def _copy(state: SessionState, events: Iterator[ConversationEvent], manager: Ses
             if turn_id:
                 note(at, EventType.TURN_ENDED, TurnData(phase="ended", turn_id=turn_id, metadata={"reason": "completed"}))
             prompt = UserPrompt(parts=(Text("", said.text),), mode="build", model=model)
-            item = user_item(manager.deps.ids.new("item"), prompt, (TextPart(text=said.text),))
+            item = PromptItem.of(manager.deps.ids.new("item"), prompt, (TextPart(text=said.text),))
             note(at, EventType.ITEM_COMPLETED, ItemData(item=item))
             turn_id = manager.deps.ids.new("turn")
             note(at, EventType.TURN_STARTED, TurnData(phase="started", turn_id=turn_id, metadata={"origin": "user"}))

@@ -226,18 +226,15 @@ class PromptDispatcher:
         rules = policy.for_agent()
         if setup.has_plugins:
             rules = (*rules, *setup.guard_rules)
-        names = is_first and self._state.session.record.is_named_by(pending.prompt.text) and self._may_name()
+        names = is_first and self._state.session.record.is_named_by(pending.prompt.text)
+        if names and (config := self._state.config_at_start) is not None:  # as OpenCode's own agent for titles
+            names = "title" not in config.disabled_agents
         prompt = replace(dispatch.prompt, rules=rules, session_rules=session_rules, setup=setup, names=names)
         if setup.text and agent is not None and self._process.lacks_text(agent.spec.setup, setup.text):
             prompt = replace(prompt, system="\n\n".join(filter(None, (setup.text, prompt.system))))
         if prompt.schema is not None and agent is not None:
             prompt = with_schema(prompt, agent.spec.structured)
         return replace(dispatch, prompt=prompt)
-
-    def _may_name(self) -> bool:
-        """Whether an agent may make titles: the person has not switched off OpenCode's agent for them."""
-        config = self._state.config_at_start
-        return config is None or "title" not in config.disabled_agents
 
     def _wake_plugins(self, agent: Agent) -> None:
         """Start what runs the agent's tools and plugins, unless the agent runs them itself."""

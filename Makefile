@@ -10,7 +10,7 @@ BIN = .venv/bin/
 # Some images set it. Then every worker of pytest, and every server that a test starts, compiles its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 .PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve cluster test check gen docs fmt e2e slow-all e2e-all nightly record ci clean
-.PHONY: cluster-chaos adopt adopt-client check-style check-types check-layers
+.PHONY: outlive cluster-chaos adopt adopt-client check-style check-types check-layers
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9 -]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -25,6 +25,9 @@ cluster: .venv/.dev  ## NATS, servers with agents and a front on this machine: m
 
 cluster-chaos: .venv/.dev  ## faults on a cluster at work, its promises checked: make cluster-chaos [NODES=4] [SESSIONS=200] [SECONDS=180] [SEED=1]
 	$(BIN)python -m tools.chaos --nodes $(or $(NODES),4) --sessions $(or $(SESSIONS),200) --seconds $(or $(SECONDS),180) --seed $(or $(SEED),1)
+
+outlive: .venv/.dev  ## Claude Code's turns over kill -9, restarts and aborts of their server, with a seed of chance
+	$(BIN)pytest -q -m e2e tests/e2e/test_outlive.py $(ARGS)
 
 test: .venv/.dev  ## all tests but the slow and the end-to-end ones
 	$(BIN)pytest -q -n auto --dist worksteal $(ARGS)

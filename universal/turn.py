@@ -38,7 +38,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 
 class State(StrEnum):
@@ -264,6 +264,25 @@ class TurnMachine:
             self._end("aborted", effects)
         self._settle(effects)
         return effects
+
+    def to_json(self) -> dict[str, object]:
+        """Its state, as `of_json` takes it."""
+        lists = {"queue": list(self.queue), "offers": list(self.offers), "open": sorted(self.open)}
+        return {
+            "state": str(self.state),
+            "turn": self.turn,
+            **lists,
+            "reason": self._reason,
+            "marks": [self._at_work, self._stopped],
+        }
+
+    @classmethod
+    def of_json(cls, row: Mapping[str, Any]) -> TurnMachine:
+        """The machine with a state that `to_json` has told."""
+        self = cls(State(row["state"]), row["turn"], list(row["queue"]), list(row["offers"]), set(row["open"]))
+        self._reason = row["reason"]
+        self._at_work, self._stopped = row["marks"]
+        return self
 
     def withdraw(self, key: str) -> bool:
         """Remove a prompt from the queue. False if it is not queued (any more)."""

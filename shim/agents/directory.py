@@ -47,6 +47,7 @@ from shim.processes import process_family
 from shim.processes.agent_pipes import AgentProcess
 from shim.processes.child_environment import child_environment
 from shim.processes.handle import AgentHandle, OnExit, OnLines
+from shim.processes.held_process import HeldProcess, Hold
 from shim.processes.http_agent import HttpAgent
 from shim.processes.inprocess import InProcessAgent, Program
 from shim.processes.locate import ProgramLocation, VersionCache, find, locate, stamp_of
@@ -362,8 +363,12 @@ class AgentDirectory:
 
     # --- starting an agent ------------------------------------------------------------------------------------------
 
-    async def spawn(self, agent: Agent, options: LaunchOptions, codec: Codec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
+    async def spawn(
+        self, agent: Agent, options: LaunchOptions, codec: Codec, on_lines: OnLines, on_exit: OnExit, hold: Hold | None = None
+    ) -> AgentHandle:
         """Start this agent for a codec. The caller then writes the lines of `codec.start()`. It fills in `options.binary`.
+
+        In: `hold`, where its holder is to be, for an agent that outlives this server.
 
         Raises AgentNotFound if the program is missing, AgentStartFailed.
         """
@@ -387,7 +392,7 @@ class AgentDirectory:
             inner = await self._spawn(agent, located, launch, keys, options, recorder.lines(on_lines), recorder.exits(on_exit))
             handle = RecordedHandle(inner, recorder)
         else:
-            handle = await self._spawn(agent, located, launch, keys, options, on_lines, on_exit)
+            handle = await self._spawn(agent, located, launch, keys, options, on_lines, on_exit, hold)
         self.listeners.spawned(name)
         return handle
 
@@ -400,6 +405,7 @@ class AgentDirectory:
         options: LaunchOptions,
         on_lines: OnLines,
         on_exit: OnExit,
+        hold: Hold | None = None,
     ) -> AgentHandle:
         name = agent.spec.name
         env = {**keys, **child_environment(options.variables, {}), **launch.env}
@@ -424,6 +430,9 @@ class AgentDirectory:
                 reach = await asyncio.to_thread(sandboxes.reach, *given, inherited)
                 egress = sandboxes.Egress.open(reach, self._environ, name) if reach is not None else None
                 launch = await asyncio.to_thread(sandboxes.launch_inside, *given, launch, inherited, also, egress)
+            if hold is not None:
+                environ = process_family.without_owner(self._environ, self._owner)
+                return await HeldProcess.spawn_on(hold, launch, environ, on_lines=on_lines, on_exit=on_exit, name=name)
             handle = await transport.spawn(
                 launch, self._environ, on_lines=on_lines, on_exit=partial(_end, folder, egress, on_exit), name=name
             )

@@ -270,6 +270,8 @@ async def _serve(
                 raise
             if site is not None and stop.is_draining:
                 await _drain(app, partial(_stop_listening, site, sock), settings.drain_s)
+            if stop.names[0] == "SIGTERM":  # of a service manager, which starts it again
+                _leave_agents(app)
             return 0
         finally:
             stop.is_draining = False
@@ -277,6 +279,12 @@ async def _serve(
             gc.enable()  # also after a start that failed
             watchdog.arm()
             await runner.cleanup()
+
+
+def _leave_agents(app: web.Application) -> None:
+    from shim.main.app import leave_agents  # imported here for the same reason as in `_announce`
+
+    leave_agents(app)
 
 
 async def _stop_listening(site: web.SockSite, sock: socket.socket) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from shim.lib.clock import Clock
-from universal.lib.ids import BYTE_TO_BASE_62, COUNTER_SPAN, MASK, TAIL, render
+from universal.lib.ids import BYTE_TO_BASE_62, COUNTER_SPAN, MASK, TAIL, hashed_tail, render
 
 Kind: TypeAlias = Literal["item", "permission", "question", "event", "session", "pty", "workspace", "turn", "saved", "shell"]
 
@@ -103,6 +103,12 @@ class Ids:
     def factory(self) -> Callable[[Literal["item", "permission", "question"]], str]:
         """Return the id factory for codecs."""
         return self.new
+
+
+def tied_id(kind: str, at_ms: int, number: int, seed: str) -> str:
+    """An id that hangs on a time (epoch ms), a number and a seed alone; those of one seed ascend with their numbers."""
+    prefix = {"item": "itm", "permission": "per", "question": "que"}[kind]
+    return render(prefix, at_ms * COUNTER_SPAN + number, hashed_tail(f"{seed} {number}"))
 
 
 # --- names ------------------------------------------------------------------------------------------

@@ -461,6 +461,12 @@ class Settings(BaseModel):
         "0: none.",
     )
 
+    outlive: bool = Field(
+        default=False,
+        description="Whether a turn of Claude Code goes on when the server restarts or dies (docs/architecture.md). No agents "
+        "wait for sessions then.",
+    )
+
     abort_timeout_s: float = Field(
         default=5.0, gt=0, description="Seconds that an agent gets to stop after an abort, before its process is killed."
     )

@@ -268,6 +268,13 @@ async def drain(app: web.Application, seconds: float, stop_listening: Callable[[
         await backend.drain.run(seconds, stop_listening)
 
 
+def leave_agents(app: web.Application) -> None:
+    """Let agents at work go on when this server stops, as far as the next one can take up their turns."""
+    backend = app[BACKEND].value if BACKEND in app else None
+    if backend is not None and (tapes := backend.services.sessions.deps.tapes) is not None:
+        tapes.leaves = True
+
+
 def apply_settings(app: web.Application, settings: Settings) -> None:
     """Apply the live settings (`shim.lib.settings.LIVE`) to a running application. Raises ShimError, and then changes nothing.
 

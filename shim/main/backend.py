@@ -64,6 +64,7 @@ from shim.sessions.mcp_servers import McpReports
 from shim.sessions.placement import LonePlacement, Placement
 from shim.sessions.plan_limits import PlanReports
 from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.tape import Tapes, TapeStore
 from shim.sessions.stored_sessions import NewState, Remotes, stored_sessions
 from shim.stream.hub import Hub
 from shim.stream.streams import HubStreams
@@ -323,6 +324,7 @@ async def start(
             clean_up=clean_up,
             placement=member.placement,
             room=room,
+            tapes=_tapes(services),
             spares=spares,
         ),
         member.make_remotes,
@@ -406,6 +408,13 @@ def _member(app: web.Application, services: Services, hub: Hub, host: HostFeed, 
     )
 
 
+def _tapes(services: Services) -> Tapes | None:
+    """What turns need to outlive this server, if they are to, and if its store can hold rows together."""
+    settings, store = services.settings, services.store
+    may = settings.outlive and not settings.has_cluster
+    return Tapes(store, settings.data_dir / "held", services.clock) if may and isinstance(store, TapeStore) else None
+
+
 def _agent_limit(settings: Settings) -> int | None:
     """How many agents may run at once: in a cluster, as many as this machine has memory for; else any number."""
     if settings.max_agents is not None or not settings.has_cluster:
@@ -415,7 +424,7 @@ def _agent_limit(settings: Settings) -> int | None:
 
 def _spare_limit(settings: Settings) -> int:
     """How many spare agents there may be: none with traces, since an agent gets the id of its session's trace when it starts."""
-    return 0 if settings.otel or settings.no_agents else settings.spare_agents
+    return 0 if settings.otel or settings.no_agents or settings.outlive else settings.spare_agents
 
 
 def _end_streams(services: Services) -> None:

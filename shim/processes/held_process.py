@@ -13,10 +13,9 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import structlog
 
@@ -26,6 +25,7 @@ from shim.processes import child_process
 from shim.processes.agent_pipes import OUTGOING_BYTES, AgentProcess, OnExit, OnLines, Pipes, Waits, start_error
 from shim.processes.child_environment import agent_shell, child_environment
 from universal.codec import LaunchSpec
+from universal.lib.framing import FrameError, LineFramer
 
 PROTOCOLS = frozenset({1})
 """Versions of holders that this server understands: those of all releases."""
@@ -53,8 +53,7 @@ class NumberedLine(bytes):
         return line
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """What a server must know of a holder: its folder, its secret (hex), and the token of the agent's processes.
 
     commit  waits until all that led to the lines written so far is stored
@@ -310,3 +309,17 @@ class HeldProcess(AgentProcess):
     def _finish(self, task: asyncio.Task[None]) -> None:
         if not self._has_left:
             super()._finish(task)
+
+
+def tape_of(file: Path) -> tuple[list[bytes], set[int]]:
+    """The lines that an agent has said so far, and the numbers of those that it gets. Blocks. Raises OSError."""
+    data, framer = file.read_bytes(), LineFramer()
+    lines, written, at = list[bytes](), set[int](), 0
+    while (end := at + HEAD + int.from_bytes(data[at : at + 4], "little")) <= len(data) and at + HEAD <= len(data):
+        body = data[at + HEAD : end]
+        if data[at + 4] == 79:  # O
+            lines += [line.stand_in() if isinstance(line, FrameError) else line for line in framer.push(body)]
+        elif data[at + 4] == 87:  # W
+            written.add(int.from_bytes(body, "little"))
+        at = end
+    return lines, written

@@ -104,6 +104,12 @@ def with_owner(environ: Mapping[str, str], owner: str) -> dict[str, str]:
     return {**environ, MARK: f"{outer},{owner}" if outer else owner}
 
 
+def without_owner(environ: Mapping[str, str], owner: str) -> dict[str, str]:
+    """The environment without an owner's token: its processes outlive the owner."""
+    tokens = [token for token in environ.get(MARK, "").split(",") if token not in ("", owner)]
+    return {**{name: value for name, value in environ.items() if name != MARK}, **({MARK: ",".join(tokens)} if tokens else {})}
+
+
 def end_owned(owner: str, wait_s: float = OWNED_WAIT_S) -> int:
     """End all processes with this owner's token, which a killed server left behind. Returns their number."""
     processes = members(NO_LEADER, owner)

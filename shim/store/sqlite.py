@@ -181,6 +181,9 @@ class SqliteStore(OwnerForLife):
     is stored; `flush`, `close` and reads for errors of the disk.
     """
 
+    groups: GroupWriter
+    """The writer of an open store. It can hold rows together."""
+
     def __init__(
         self,
         path: Path,
@@ -224,7 +227,8 @@ class SqliteStore(OwnerForLife):
             self._reader.shutdown(wait=False)
             self._reader = None
             raise
-        self._opened.writer.start()
+        self.groups = self._opened.writer
+        self.groups.start()
 
     async def close(self) -> None:
         """Write the queued rows, then release everything. May be called again. Raises StoreError if rows were not written."""

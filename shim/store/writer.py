@@ -4,7 +4,8 @@
 
 A row leaves the queue only after its commit. If a commit fails, its rows stay first in the queue and every `flush` raises. The
 commit is repeated by the next flush and once a second, so that nothing is lost if the disk has room again. The queue is bounded;
-`put` refuses rows if it is full. This module knows no database: `commit` is injected.
+`put` refuses rows if it is full. `begin_group` and `end_group` hold rows together, so that one commit has all of them. This
+module knows no database: `commit` is injected.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -82,6 +84,9 @@ class GroupWriter:
         """Why the last commit failed, or None."""
         self._closing = self._urgent = False
         self._ended = False
+        self._is_grouping = False
+        self._loose = 0
+        """Statements at the end of the queue that wait for `end_group`."""
         self._thread = threading.Thread(target=self._run, name="store-write", daemon=True)
 
     def start(self) -> None:
@@ -122,12 +127,24 @@ class GroupWriter:
             if self._closing or was + rows > self._limits.queue_rows or self._bytes + size > self._limits.queue_bytes:
                 self._refuse(rows, size)
             self._queue.extend(statements)
+            self._loose += len(statements) if self._is_grouping else 0
             self._rows += rows
             self._bytes += size
             self._accepted += rows
             self._urgent |= at_once and self.failure is None
             if self._urgent or was == 0 or self._rows >= self._limits.group_rows > was:
                 self._changed.notify()
+
+    def begin_group(self) -> None:
+        """Commit nothing that is queued from here on before `end_group`, which must follow soon: then it goes together."""
+        with self._changed:
+            self._is_grouping = True
+
+    def end_group(self) -> None:
+        """End the group."""
+        with self._changed:
+            self._is_grouping, self._loose = False, 0
+            self._changed.notify()
 
     def _refuse(self, rows: int, size: int) -> None:
         """Raise StoreError for rows that are too many, unless they are the only ones."""
@@ -186,13 +203,13 @@ class GroupWriter:
     def _group(self) -> bool:
         """Wait for a group and commit it. False at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._hurry())
+            self._changed.wait_for(lambda: len(self._queue) > self._loose or (not self._loose and self._hurry()))
             if self.failure is None:
                 self._changed.wait_for(lambda: self._rows >= self._limits.group_rows or self._hurry(), self._limits.group_s)
             else:
                 self._changed.wait_for(self._hurry, self._limits.retry_s)
             closing, self._urgent = self._closing, False
-            batch = list(self._queue)
+            batch = list(islice(self._queue, len(self._queue) - self._loose))
         try:
             if batch:
                 self._commit(batch)

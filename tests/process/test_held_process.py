@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,7 +105,7 @@ async def test_a_stranger_without_the_secret_cannot_attach(tmp_path: Path) -> No
     process.lease(60)
     await seen.wait_for_line(b"ready")
     process.leave()
-    stranger = replace(process.hold, secret="00" * 32)
+    stranger = process.hold._replace(secret="00" * 32)
     with pytest.raises(ConnectionError):
         await NumberedProcess.attach(stranger, process.pid, {}, on_lines=seen.on_lines, on_exit=seen.on_exit)
     again, _ = await come_back(process)

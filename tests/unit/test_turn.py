@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import get_args
 
 import pytest
@@ -404,3 +405,19 @@ def test_a_withdrawn_offer_is_in_no_turn() -> None:
 def test_the_failure_of_what_came_before_is_not_that_of_what_was_taken_in() -> None:
     turn = machine(PROMPT, SECOND, OFFERED, Input.FAILED, TAKEN)
     assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
+
+
+@pytest.mark.parametrize("inputs", [(), (Input.DONE,), (Input.ABORT,), (Input.FAILED,)], ids=lambda inputs: str(len(inputs)))
+def test_a_machine_comes_back_from_json(inputs: tuple[Input, ...]) -> None:
+    machine = TurnMachine()
+    machine.apply(Input.PROMPT, "one")
+    machine.apply(Input.OPENED, "work")
+    for number, input_ in enumerate(inputs):
+        machine.apply(input_, str(number))
+    machine.apply(Input.PROMPT, "two")
+    again = TurnMachine.of_json(json.loads(json.dumps(machine.to_json())))
+    ends = [
+        [one.apply(input_, "work") for input_ in (Input.DONE, Input.CLOSED, Input.DONE, Input.EXIT)] for one in (machine, again)
+    ]
+    assert ends[0] == ends[1]
+    assert again.to_json() == machine.to_json()

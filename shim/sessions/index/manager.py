@@ -40,11 +40,13 @@ from shim.sessions.permissions.unattended_policy import check_unattended
 from shim.sessions.placement import labels_of
 from shim.sessions.prompts.context import default_title
 from shim.sessions.prompts.limit_wait import check_continue_at_reset
+from shim.sessions.session import takeover
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.dependencies import ProjectLike, SessionDeps
 from shim.sessions.session.exit_errors import termination_data
 from shim.sessions.session.open_signs import OpenSigns, Read
 from shim.sessions.session.session_state import SessionState
+from shim.sessions.session.tape import ROWS
 from shim.sessions.stored_sessions import MakeRemotes, stored_sessions
 from shim.store.ownership import LostSession
 from shim.store.servers import ServerRef
@@ -90,6 +92,8 @@ class SessionManager:
         self._checkpoints = CheckpointWriter(deps.store)
         self._reaper: asyncio.Task[None] | None = None
         self._open_signs = OpenSigns()
+        if deps.tapes is not None:
+            deps.tapes.watch = lambda tape: takeover.watch(self._actor_of(self.index.get(tape.session_id)), tape)
         read = remotes(deps, self.index, self.detached_state, self.requests.note)
         self.others = OtherServers(deps, self.index, read, self._take_over, self.requests)
 
@@ -99,8 +103,9 @@ class SessionManager:
         """Read the rows, and end turns that ran when the server died."""
         await self.index.load()
         await self.others.start()
+        kept = () if self.deps.tapes is None else await self.deps.store.values(ROWS)
         for entry in self.index:
-            if entry.busy and self.others.owner(entry.record.id) is None:
+            if (entry.busy or entry.record.id in kept) and self.others.owner(entry.record.id) is None:
                 with suppress(SessionElsewhere, SessionNotFound):
                     await self._take_over(entry.record.id)
         self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
@@ -116,7 +121,8 @@ class SessionManager:
         if tasks:
             await asyncio.wait(tasks)
         spares = () if self.deps.spares is None else (self.deps.spares.close(),)
-        await asyncio.gather(*(actor.close() for actor in self.index.actors()), *spares)
+        ended = [actor for actor in self.index.actors() if not takeover.leave(actor, self.deps.tapes)]
+        await asyncio.gather(*(actor.close() for actor in ended), *spares)
         await self._checkpoints.close()
         self.index.retry()
 
@@ -374,7 +380,9 @@ class SessionManager:
         await load_journal(state, self.deps.store)
         self._open(entry, state)
         lost = self.others.take_lost_owner(session_id)
-        if state.recover(lost.name if lost is not None else ""):
+        if await takeover.take_up(self.deps, state, lambda: self._actor_of(entry)):
+            self.requests.note(state.session)
+        elif state.recover(lost.name if lost is not None else ""):
             entry.lost_at_ms = self.deps.clock.now_ms()
         if entry.busy != state.machine.busy:
             self._state_changed(state)
@@ -393,7 +401,8 @@ class SessionManager:
         """Park the waiting prompts of a journal that was read or copied."""
         entry = self.index.get(session_id)
         if entry.state is not None and not entry.subagent and (prompts := entry.state.pending_prompts.prompts):
-            self._actor_of(entry).prompt_queue.restore(prompts)
+            queue = self._actor_of(entry).prompt_queue
+            queue.restore({id_: one for id_, one in prompts.items() if one.prompt.key not in queue.pending})
 
     async def session(self, session_id: str) -> Session:
         """The readable state of a session, also of another server's. Raises NotFound."""

@@ -273,7 +273,7 @@ class Requests:
         self._open[request.shown_id] = request
         fact = request.fact._replace(data=_request_data(request), synthetic=request.fact.synthetic or not is_last)
         request.state.fact(fact)
-        self._wait(request.shown_id, request.state)
+        self.wait(request.shown_id, request.state)
 
     def withdraw(self, permission_id: str) -> bool:
         """Withdraw a request for the agent. True if no person has seen it yet."""
@@ -304,6 +304,12 @@ class Requests:
         self._refusals.pop(state.id, None)
         self._granted.pop(state.id, None)
 
+    def restore(self, state: SessionState, fact: Fact, data: PermissionData, agent: str) -> None:
+        """Go on with a request that the session shows, of a server that has ended."""
+        access = primary_access(agent, data, state.session.record.directory)
+        self._open[data.permission_id] = _Request(state, fact, data, agent, access, [], shown_id=data.permission_id)
+        self.wait(data.permission_id, state)
+
     def question(self, state: SessionState, fact: Fact, data: QuestionData) -> None:
         """Handle a question of the agent. Clients that answer none (`opencode run`) have a rule that denies them."""
         policy = self._policy(state)
@@ -318,7 +324,7 @@ class Requests:
             self._send(QuestionReply(data.question_id, None, NO_QUESTIONS))
             return
         state.fact(fact)
-        self._wait(data.question_id, state)
+        self.wait(data.question_id, state)
 
     def on_question_resolved(self, question_id: str) -> None:
         """Forget a question that was answered or withdrawn."""
@@ -341,7 +347,8 @@ class Requests:
         for id_ in list(self._waits):
             self._end_wait(id_)
 
-    def _wait(self, id_: str, state: SessionState) -> None:
+    def wait(self, id_: str, state: SessionState) -> None:
+        """Wait for a person's answer to a request that the session shows."""
         unattended, timer = self._attendance.in_force(), None
         if unattended.action == "reject":
             timer = self._attendance.call_later(unattended.reject_s, lambda: self._reject_unanswered(id_, unattended))

@@ -132,22 +132,22 @@ class PromptDispatcher:
         self._apply = apply
         self._on_start = on_start
         self._launch: asyncio.Task[None] | None = None
-        self._waiting_key: str | None = None
-        self._current_key: str | None = None
-        self._may_use_project_settings = self._has_project_settings = True
+        self.waiting_key: str | None = None
+        self.current_key: str | None = None
+        self.may_use_project_settings = self.has_project_settings = True
         self._notified = set[tuple[str, str]]()
-        self._place: Place | None = None
+        self.known_place: Place | None = None
         self._holds_calls = False
         self._loss = Loss()
         self.answer = Answer()
-        self._turn_id = ""
+        self.turn_id = ""
         self.unattended: UnattendedPolicy | None = None
         """The last prompt's policy for unanswered requests."""
 
     @property
     def is_waiting(self) -> bool:
         """Whether a prompt waits for its agent to start."""
-        return self._waiting_key is not None
+        return self.waiting_key is not None
 
     @property
     def may_retry(self) -> bool:
@@ -165,8 +165,8 @@ class PromptDispatcher:
 
     def place(self) -> Place:
         """The place of the agent's calls. It is found before an agent starts."""
-        assert self._place is not None
-        return self._place
+        assert self.known_place is not None
+        return self.known_place
 
     # --- one prompt ----------------------------------------------------------------------------------------
 
@@ -177,19 +177,19 @@ class PromptDispatcher:
         if is_fit and not self._deps.store.ownership.sessions_move:
             self._send(pending)
             return
-        self._waiting_key = key
+        self.waiting_key = key
         if self._launch is None or self._launch.done():
             self._launch = asyncio.get_running_loop().create_task(self._launch_agent(), name=f"launch {self._state.id}")
 
     def dispatch_again(self) -> None:
         """Dispatch the unanswered prompt to a new process."""
-        if self._current_key is not None:
-            self.dispatch(self._current_key)
+        if self.current_key is not None:
+            self.dispatch(self.current_key)
 
     def forget(self) -> None:
         """Forget the dispatched prompt, which is answered or lost, and cancel a prompt that waits for its agent."""
-        current, waiting = self._current_key, self._waiting_key
-        self._current_key = self._waiting_key = None
+        current, waiting = self.current_key, self.waiting_key
+        self.current_key = self.waiting_key = None
         if self._loss.native is not None and self._process.agent is not None:  # the new conversation has failed too
             self._process.drop(kill=False)
             self._native[self._process.agent] = self._loss.native  # the next prompt tries the old one again
@@ -198,12 +198,12 @@ class PromptDispatcher:
         self._queue.cancel(waiting or "")
 
     def _send(self, pending: PendingPrompt) -> None:
-        self._waiting_key = None
-        self._current_key = pending.prompt.key
+        self.waiting_key = None
+        self.current_key = pending.prompt.key
         self.unattended = pending.unattended_policy
-        is_first = not self._turn_id
-        if self._turn_id != self._state.turn_id:  # what changes from here on may only be stricter until the turn ends
-            self._turn_id, self._state.config_at_start = self._state.turn_id, self._deps.config_now(self._directory)
+        is_first = not self.turn_id
+        if self.turn_id != self._state.turn_id:  # what changes from here on may only be stricter until the turn ends
+            self.turn_id, self._state.config_at_start = self._state.turn_id, self._deps.config_now(self._directory)
         dispatch = self.prepare(pending, is_first=is_first)
         if dispatch.carried:
             self._queue.drop_parked(dispatch.carried)
@@ -217,10 +217,10 @@ class PromptDispatcher:
         dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes, self._deps.agents.title_of)
         name = (pending.choice or pending.user_prompt).mode
         policy = self._policy(self._state, name)
-        session_rules = policy.for_engine(reads_project=self._has_project_settings)
+        session_rules = policy.for_engine(reads_project=self.has_project_settings)
         agent = self._deps.agents.get(pending.agent)
         self._process.chosen = name, pending.prompt.mode or ""
-        setup = self._process.setup(with_project=self._has_project_settings)
+        setup = self._process.setup(with_project=self.has_project_settings)
         if setup.servers and agent is not None:  # tools and plugins are one of them
             self._wake_plugins(agent)
         rules = policy.for_agent()
@@ -240,25 +240,25 @@ class PromptDispatcher:
         """Start what runs the agent's tools and plugins, unless the agent runs them itself."""
         plugins = self._deps.setups.plugins
         if plugins is not None and not agent.spec.setup.reads_own:
-            plugins.wake(self._directory, with_project=self._has_project_settings)
+            plugins.wake(self._directory, with_project=self.has_project_settings)
 
     @property
     def current(self) -> PendingPrompt | None:
         """The prompt that the agent works on."""
-        return self._queue.pending.get(self._current_key or "")
+        return self._queue.pending.get(self.current_key or "")
 
     def note_joined(self, key: str) -> None:
         """The agent has taken in another prompt: what it says from here on answers that one too."""
-        if self._current_key is None:
+        if self.current_key is None:
             self.answer = Answer()
         else:
-            self._queue.pending.pop(self._current_key, None)
-        self._current_key = key
+            self._queue.pending.pop(self.current_key, None)
+        self.current_key = key
         self.unattended = self._queue.pending[key].unattended_policy
 
     def _is_ready_for(self, pending: PendingPrompt) -> bool:
         process = self._process
-        is_same = process.agent == pending.agent and self._has_project_settings == self._may_use_project_settings
+        is_same = process.agent == pending.agent and self.has_project_settings == self.may_use_project_settings
         if process.bounds is not None and is_same:  # a mount cannot be changed: other rules need another process
             is_same = process.bounds == self._bounds(pending)
         return process.is_alive and is_same and process.codec is not None and not pending.refused
@@ -277,7 +277,7 @@ class PromptDispatcher:
         The snapshot of the files before the prompt is taken while the agent starts, and beside the prompt if that is safe.
         """
         started_key = ""
-        while (pending := self._queue.pending.get(self._waiting_key or "")) is not None:
+        while (pending := self._queue.pending.get(self.waiting_key or "")) is not None:
             key = pending.prompt.key
             if started_key == key and self._is_ready_for(pending):
                 self._send(pending)
@@ -285,7 +285,7 @@ class PromptDispatcher:
             try:
                 if started_key != key:
                     await self._look_at_settings(pending)  # the rules hold from the agent's first call on
-                if self._waiting_key != key:
+                if self.waiting_key != key:
                     continue  # aborted meanwhile: no agent is started for it
                 start = () if self._is_ready_for(pending) else (self._start_agent(pending),)
                 snapshot = (
@@ -306,7 +306,7 @@ class PromptDispatcher:
 
     async def _wait_until_stored(self, key: str) -> None:
         """Wait until a prompt is stored or its turn is over: one that was not would be done here, and again by the next owner."""
-        while self._waiting_key == key:
+        while self.waiting_key == key:
             try:
                 await self._deps.store.flush(self._state.id)
             except (StoreError, SessionElsewhere):  # of a lost session: until it is given up
@@ -326,10 +326,10 @@ class PromptDispatcher:
         agent = self._deps.agents.get(pending.agent)
         if self._trust is not None and agent is not None and not pending.refused:
             may_use = await self._trust.may_use(agent.spec)
-            self._may_use_project_settings = bool(may_use)
+            self.may_use_project_settings = bool(may_use)
 
     async def _read_settings(self, pending: PendingPrompt) -> None:
-        self._place = self._place or await self._deps.find_place(self._directory)
+        self.known_place = self.known_place or await self._deps.find_place(self._directory)
         if pending.prompt.key == self._queue.read_for_key:
             self._queue.read_for_key = ""
             self._holds_calls = await self._are_calls_held(pending)
@@ -351,7 +351,7 @@ class PromptDispatcher:
         return not await asyncio.to_thread(may_run, calls, self._directory, self._deps.agents.environment())
 
     def _fail(self, pending: PendingPrompt, message: str) -> None:
-        if self._waiting_key != pending.prompt.key:
+        if self.waiting_key != pending.prompt.key:
             return
         self.forget()
         self._state.record(EventType.ERROR, start_error(pending, message))
@@ -360,7 +360,7 @@ class PromptDispatcher:
     async def _start_agent(self, pending: PendingPrompt) -> None:
         pending.require_choice()
         key, room = pending.prompt.key, self._deps.room
-        if not await room.enter(self._state.id, is_wanted=lambda: self._waiting_key == key, on_wait=self._show_wait):
+        if not await room.enter(self._state.id, is_wanted=lambda: self.waiting_key == key, on_wait=self._show_wait):
             return
         try:
             await self._start_in_place(pending)
@@ -381,14 +381,14 @@ class PromptDispatcher:
         name = agent.spec.name
         native = self._native.get(name)
         options = pending.launch_options(agent.located.path or "", self._directory, native, self._state.variables)
-        self._has_project_settings = self._may_use_project_settings
+        self.has_project_settings = self.may_use_project_settings
         chosen = self._process.chosen = (pending.choice or pending.user_prompt).mode, pending.prompt.mode or ""
-        setup = self._process.setup(with_project=self._has_project_settings)
+        setup = self._process.setup(with_project=self.has_project_settings)
         self._wake_plugins(agent)
         own_rules = self._policy(self._state, chosen[0]).for_agent()
         held, unheld_why = await bounds_here(agent.spec, own_rules, self._deps.agents.environment())
         rules = (*own_rules, *setup.guard_rules)
-        options = replace(options, rules=rules, project_settings=self._has_project_settings, setup=setup, bounds=held)
+        options = replace(options, rules=rules, project_settings=self.has_project_settings, setup=setup, bounds=held)
         if not options.resume:
             context.forget(self._state.session, name)
         if await self._process.start(agent, options):
@@ -400,7 +400,7 @@ class PromptDispatcher:
         """Tell a person, once for each agent, which of their rules cannot be enforced with it, and what it leaves out."""
         policy, spec = self._policy(self._state, self._process.chosen[0]), agent.spec
         gaps = spec.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, self._process.bounds))
-        missing = spec.setup.gaps(self._process.setup(with_project=self._has_project_settings))
+        missing = spec.setup.gaps(self._process.setup(with_project=self.has_project_settings))
         rules_text = gaps_notice(spec.title, gaps) if gaps else ""
         setup_text = setup_notice(spec.title, missing) if missing else ""
         sandbox_text = f"{spec.title} runs without the sandbox that the settings want. {unheld_why}" if unheld_why else ""
@@ -424,7 +424,7 @@ class PromptDispatcher:
 
     def empty_answer(self) -> ErrorData | None:
         """Return the error of an answer with nothing in it, or None. A command of the agent may end without a word."""
-        pending = self._queue.pending.get(self._current_key or "")
+        pending = self._queue.pending.get(self.current_key or "")
         if pending is None or pending.prompt.compact or pending.prompt.text.lstrip().startswith(COMMAND_SIGNS):
             return None
         agent = self._deps.agents.get(pending.agent)
@@ -441,7 +441,7 @@ class PromptDispatcher:
     def retry_without_resume(self, why: str) -> bool:
         """Give the prompt to a new process, with the conversation as text: the agent has lost its own. Once for each prompt."""
         name = self._process.agent
-        if (self._current_key is None and not self.is_waiting) or name is None or self._loss.why:
+        if (self.current_key is None and not self.is_waiting) or name is None or self._loss.why:
             return False
         log.warning("agent.conversation_lost", session_id=self._state.id, agent=name, why=why)
         self._loss = Loss(self._native.pop(name, None), why or "no reason")
@@ -460,7 +460,7 @@ class PromptDispatcher:
         if self.is_waiting:
             return True  # `_launch_agent` finds no process and starts one
         self.dispatch_again()
-        return self._current_key is not None
+        return self.current_key is not None
 
     async def close(self) -> None:
         """Stop the start of an agent."""

@@ -236,8 +236,8 @@ class SessionActor:
             on_exit=self._on_exit,
             on_detach=self._on_detach,
         )
-        self._requests = Requests(
-            lambda: self._dispatcher.place(),
+        self.requests = Requests(
+            lambda: self.dispatcher.place(),
             lambda state: policy(state, self.process.mode),
             self.process.send,
             self.process.proceed,
@@ -245,13 +245,13 @@ class SessionActor:
             Attendance(lambda: self.unattended_policy, deps.clock, deps.call_later, deps.unattended_counts),
             self.process.refusal,
         )
-        self.children = ChildSessions(state, lambda key, fact: open_child(self, key, fact), self._requests.forget)
+        self.children = ChildSessions(state, lambda key, fact: open_child(self, key, fact), self.requests.forget)
         self.prompt_queue = PromptQueue(state, partial(self._apply, state, Input.PROMPT))
         self.snapshots = StepSnapshots(state, directory, deps.snapshots, lambda input_, key: self._apply(state, input_, key))
         self.undo_lock = asyncio.Lock()
         self.undo_notes = UndoNotes()
         self._trust = trust_gate(deps, state, directory, policy)
-        self._dispatcher = PromptDispatcher(
+        self.dispatcher = PromptDispatcher(
             deps,
             state,
             directory,
@@ -266,15 +266,15 @@ class SessionActor:
             on_start=self._on_start,
         )
         self.offers = Offers(
-            deps, state, self.prompt_queue, self.process, self._dispatcher, lambda input_, key: self._apply(state, input_, key)
+            deps, state, self.prompt_queue, self.process, self.dispatcher, lambda input_, key: self._apply(state, input_, key)
         )
-        self._limit = LimitWait(deps, state, self.prompt_queue, self._dispatcher)
-        self._local_work = LocalWork()
-        self._abort_timer: asyncio.TimerHandle | None = None
-        self._refused_turn: str | None = None
+        self.limit = LimitWait(deps, state, self.prompt_queue, self.dispatcher)
+        self.local_work = LocalWork()
+        self.abort_timer: asyncio.TimerHandle | None = None
+        self.refused_turn: str | None = None
         """The turn in which a person has refused a call without words."""
         self._exit_data: SessionEndedData | None = None
-        self._has_own_work = False
+        self.has_own_work = False
         """The agent has begun work of its own while a prompt waited to be given to it."""
         self._log_context = (0, "")
 
@@ -288,16 +288,16 @@ class SessionActor:
     @property
     def unattended_policy(self) -> UnattendedPolicy:
         """The policy for unanswered requests: of the last prompt, else of the session, else of the server."""
-        return self._dispatcher.unattended or unattended_policy_of_session(self.main.session.record) or self.deps.unattended
+        return self.dispatcher.unattended or unattended_policy_of_session(self.main.session.record) or self.deps.unattended
 
     @property
     def open_asks(self) -> int:
         """Number of open permission requests and questions, also of subagents."""
-        return self._requests.open_asks
+        return self.requests.open_asks
 
     def waiting_since_ms(self, state: SessionState | None = None) -> int | None:
         """When the oldest open request was made (epoch ms), of all sessions or of `state`. None if none is open."""
-        return self._requests.waiting_since_ms(state)
+        return self.requests.waiting_since_ms(state)
 
     def prompt(self, pending: PendingPrompt, title: str | None = None, *, is_current: bool = False) -> str:
         """Show the prompt, name the session if `title` is given, and dispatch the prompt when the agent is free.
@@ -330,21 +330,21 @@ class SessionActor:
         """The person's answer to a permission request of this session or of a subagent's."""
         self._touch()
         is_refusal = reply.decision == "reject" and not reply.message and reply.permission_id in self.main.session.permissions
-        self._requests.reply_permission(replace(reply, stops=is_refusal and self._may_refuse()))
+        self.requests.reply_permission(replace(reply, stops=is_refusal and self._may_refuse()))
 
     def reply_question(self, reply: QuestionReply) -> None:
         """The person's answers, or their refusal."""
         self._touch()
         if self._trust is None or not self._trust.reply(reply):
             is_refusal = reply.answers is None and not reply.message and reply.question_id in self.main.session.questions
-            self._requests.reply_question(replace(reply, stops=is_refusal and self._may_refuse()))
+            self.requests.reply_question(replace(reply, stops=is_refusal and self._may_refuse()))
 
     def _may_refuse(self) -> bool:
         """Note that a person has refused a call without words, which ends the turn. False if the configuration says otherwise."""
         config = self.main.config_at_start
         if config is not None and config.goes_on_after_rejection:
             return False
-        self._refused_turn = self.main.turn_id
+        self.refused_turn = self.main.turn_id
         return True
 
     def background(self) -> bool:
@@ -355,14 +355,14 @@ class SessionActor:
     def begin_local_work(self, stop: Callable[[], None]) -> None:
         """Begin a turn for work of the server (a shell command). End it with `end_local_work`, soon after `stop` was called."""
         self._touch()
-        self._local_work.begin(stop)
+        self.local_work.begin(stop)
         self._apply(self.main, Input.ACTIVITY)
         self._apply(self.main, Input.OPENED, LOCAL_WORK)
         self.main.apply(Input.DONE)  # the agent has nothing to do in it
 
     def end_local_work(self) -> None:
         """The work of `begin_local_work` is over."""
-        self._local_work.end()
+        self.local_work.end()
         self.snapshots.finish()
         self._apply(self.main, Input.CLOSED, LOCAL_WORK)
 
@@ -377,13 +377,13 @@ class SessionActor:
             if not isinstance(effect, TurnStart):  # it is recorded, which is all
                 effects.append(_TurnEffect(state, effect))
         self._effects.add(effects)
-        if self._dispatcher.note_native_session():
+        if self.dispatcher.note_native_session():
             self._on_change(self)
 
     def _emit(self, outputs: Sequence[Output]) -> None:
         """Queue outputs of the codec."""
         self._effects.add(outputs)
-        if self._dispatcher.note_native_session():
+        if self.dispatcher.note_native_session():
             self._on_change(self)
 
     def _carry_out(self, effect: _Effect) -> None:
@@ -410,7 +410,7 @@ class SessionActor:
     def _stop_agent(self, stop: Stop) -> None:
         """Stop the process as its codec wants. With an error its prompt fails, or goes to a new conversation."""
         log.info("agent.stopping", session_id=self.main.id, why=stop.why)
-        if self._dispatcher.note_native_session():
+        if self.dispatcher.note_native_session():
             self._on_change(self)
         if stop.error is not None:
             generation = self.process.generation
@@ -421,12 +421,12 @@ class SessionActor:
                 return
         self._drop_process(kill=False)
         if stop.again:
-            self._dispatcher.dispatch_again()
+            self.dispatcher.dispatch_again()
 
     def _carry_out_turn_effect(self, state: SessionState, effect: Effect) -> None:
         match effect:
             case DispatchPrompt(key=key):
-                self._dispatcher.dispatch(key)
+                self.dispatcher.dispatch(key)
             case PromptsCancelled(keys=keys):
                 self.prompt_queue.cancel(*keys)
             case InterruptAgent():
@@ -437,22 +437,22 @@ class SessionActor:
                 if state is self.main:
                     self._on_turn_ended(reason)
                 else:
-                    self._requests.forget(state)
+                    self.requests.forget(state)
             case _:
                 pass
 
     def _on_turn_ended(self, reason: str) -> None:
         self._touch()
         self.process.note_limits()
-        self._dispatcher.forget()
+        self.dispatcher.forget()
         self.offers.end()
-        self._limit.end()
-        self._requests.forget(self.main)
+        self.limit.end()
+        self.requests.forget(self.main)
         if self._trust is not None:
             self._trust.cancel()
-        if self._abort_timer is not None:
-            self._abort_timer.cancel()
-            self._abort_timer = None
+        if self.abort_timer is not None:
+            self.abort_timer.cancel()
+            self.abort_timer = None
         if reason in ("aborted", "agent_exited"):
             self.children.abort()
         self._record_exit()
@@ -461,21 +461,22 @@ class SessionActor:
     def _interrupt(self, state: SessionState) -> None:
         if state is not self.main:
             return
-        self._local_work.stop()
+        self.local_work.stop()
         if not self.main.machine.agent_at_work:
             return  # only the server's own work holds the turn, and it ends soon
-        if self._dispatcher.is_waiting or self._limit.is_waiting:  # the agent has nothing to interrupt
-            self._limit.cancel()
-            self._dispatcher.forget()
+        if self.dispatcher.is_waiting or self.limit.is_waiting:  # the agent has nothing to interrupt
+            self.limit.cancel()
+            self.dispatcher.forget()
             self._apply(self.main, Input.FAILED)
         elif not self.process.is_alive:
             self._apply(self.main, Input.EXIT)
         else:
-            self._abort_timer = asyncio.get_running_loop().call_later(self.deps.abort_timeout_s, self._on_abort_timeout)
+            self.abort_timer = asyncio.get_running_loop().call_later(self.deps.abort_timeout_s, self.on_abort_timeout)
             self.process.send(Interrupt())
 
-    def _on_abort_timeout(self) -> None:
-        self._abort_timer = None
+    def on_abort_timeout(self) -> None:
+        """The agent has not stopped in time."""
+        self.abort_timer = None
         log.warning("turn.abort_timed_out", session_id=self.main.id, after_s=self.deps.abort_timeout_s)
         self._apply(self.main, Input.ABORT_TIMEOUT)
 
@@ -508,77 +509,77 @@ class SessionActor:
     def _on_pieces(self, facts: Sequence[Fact]) -> None:
         """Record pieces of text, as nearly all lines are. They have no effects, so they wait in no queue."""
         self.main.record_pieces(facts, self.last_active_ms)
-        if not self._dispatcher.answer.is_heard:
-            self._dispatcher.on_answer()
-            self._dispatcher.note_facts(facts)
-            if self._dispatcher.note_native_session():
+        if not self.dispatcher.answer.is_heard:
+            self.dispatcher.on_answer()
+            self.dispatcher.note_facts(facts)
+            if self.dispatcher.note_native_session():
                 self._on_change(self)
 
     def _on_fact(self, fact: Fact) -> None:
         state = self.main if fact.child is None else self.children.open(fact.child, fact)
         if fact.type is EventType.SESSION_STARTED:
             return  # it was recorded when the session was created
-        self._dispatcher.note_facts((fact,))
+        self.dispatcher.note_facts((fact,))
         if fact.type is EventType.ITEM_DELTA:
-            self._dispatcher.on_answer()
+            self.dispatcher.on_answer()
             state.fact(fact)
             return
         if fact.type is EventType.ITEM_STARTED:
-            self._dispatcher.on_answer()
-        if isinstance(fact.data, ErrorData) and fact.data.code == SESSION_NOT_FOUND and self._dispatcher.may_retry:
+            self.dispatcher.on_answer()
+        if isinstance(fact.data, ErrorData) and fact.data.code == SESSION_NOT_FOUND and self.dispatcher.may_retry:
             state.status("conversation_lost", LOST.format(why=fact.data.message))  # `retry_without_resume` repairs it
-        elif isinstance(fact.data, ErrorData) and state is self.main and self._limit.may_wait(fact.data.details):
+        elif isinstance(fact.data, ErrorData) and state is self.main and self.limit.may_wait(fact.data.details):
             pass  # the signal after it begins the wait
         elif isinstance(fact.data, ErrorData):
-            state.fact(fact._replace(data=after_loss(fact.data, self._dispatcher.lost_why)))
+            state.fact(fact._replace(data=after_loss(fact.data, self.dispatcher.lost_why)))
         elif isinstance(fact.data, PermissionData):
             self._on_permission(state, fact, fact.data)
         elif fact.type is EventType.QUESTION_REQUESTED and isinstance(fact.data, QuestionData):
-            self._requests.question(state, fact, fact.data)
+            self.requests.question(state, fact, fact.data)
         else:
             state.fact(fact)
             if fact.type is EventType.QUESTION_RESOLVED and isinstance(fact.data, QuestionData):
-                self._requests.on_question_resolved(fact.data.question_id)
+                self.requests.on_question_resolved(fact.data.question_id)
             if state is self.main:
                 self.snapshots.on_event()
 
     def _on_permission(self, state: SessionState, fact: Fact, data: PermissionData) -> None:
         if fact.type is EventType.PERMISSION_REQUESTED:
-            self._requests.permission(state, fact, data, self.process.agent or state.session.agent)
-        elif not self._requests.withdraw(data.permission_id):
+            self.requests.permission(state, fact, data, self.process.agent or state.session.agent)
+        elif not self.requests.withdraw(data.permission_id):
             state.fact(fact)
-            self._requests.on_permission_resolved(data.permission_id)
+            self.requests.on_permission_resolved(data.permission_id)
 
     def _on_tool_check(self, request: Fact) -> None:
         """Check a call that the agent would make without asking; see `ToolCheck`."""
         if isinstance(request.data, PermissionData):
             state = self.children.state_of(request.child)
-            self._requests.check(state, request, request.data, self.process.agent or state.session.agent)
+            self.requests.check(state, request, request.data, self.process.agent or state.session.agent)
 
     def _on_signal(self, signal: Signal) -> None:
         state = self.children.state_of(signal.child)
-        if state is self.main and signal.input in (Input.ACTIVITY, Input.DONE) and self._dispatcher.is_waiting:
-            was_at_work, self._has_own_work = self._has_own_work, signal.input is Input.ACTIVITY
+        if state is self.main and signal.input in (Input.ACTIVITY, Input.DONE) and self.dispatcher.is_waiting:
+            was_at_work, self.has_own_work = self.has_own_work, signal.input is Input.ACTIVITY
             if was_at_work and signal.input is Input.DONE:
                 return  # work of the agent's own is over: it does not have the prompt of this turn yet
-        if state is self.main and signal.aborted and self._refused_turn == self.main.turn_id:
+        if state is self.main and signal.aborted and self.refused_turn == self.main.turn_id:
             signal = replace(signal, input=Input.DONE, error=None, aborted=False)
         if state is self.main and signal.input in (Input.DONE, Input.FAILED):
             error = obj(signal.error)
             is_lost = text(error.get("code")) == SESSION_NOT_FOUND
-            if is_lost and self._dispatcher.retry_without_resume(text(error.get("message"))):
+            if is_lost and self.dispatcher.retry_without_resume(text(error.get("message"))):
                 self._on_change(self)
                 return
-            if self._limit.may_wait(details := obj(error.get("details"))):
-                self._limit.begin(details)
+            if self.limit.may_wait(details := obj(error.get("details"))):
+                self.limit.begin(details)
                 return
             is_done = signal.input is Input.DONE and self.main.machine.state != "aborting"
-            if must_ask_again(self.main, self.prompt_queue, self._dispatcher, signal.metadata, is_done=is_done):
+            if must_ask_again(self.main, self.prompt_queue, self.dispatcher, signal.metadata, is_done=is_done):
                 return
-            if is_done and (empty := self._dispatcher.empty_answer()) is not None:
+            if is_done and (empty := self.dispatcher.empty_answer()) is not None:
                 self.main.record(EventType.ERROR, empty)
                 signal = replace(signal, input=Input.FAILED, error={"message": empty.message, "code": empty.code})
-            self._dispatcher.forget()
+            self.dispatcher.forget()
             self._note_login(signal)
         elif state is self.main and signal.input is Input.TAKEN:
             self.offers.take(signal.key)
@@ -604,28 +605,28 @@ class SessionActor:
 
     def _on_detach(self) -> None:
         """Drop calls of the process that were not judged yet, and take back what it has not taken in."""
-        self._requests.drop_arrivals()
+        self.requests.drop_arrivals()
         self.offers.lose()
 
     def _on_exit(self, codec: Codec, exit_: Exit) -> None:
-        if self._dispatcher.retry_lost_spare():
+        if self.dispatcher.retry_lost_spare():
             log.warning("agent.spare_died", session_id=self.main.id, agent=codec.name, code=exit_.code, signal=exit_.signal)
             return
-        generation, was_resuming = self.process.generation, self._dispatcher.is_resuming(codec)
+        generation, was_resuming = self.process.generation, self.dispatcher.is_resuming(codec)
         self._emit(codec.eof(exit_))
-        self._requests.drop_arrivals()
+        self.requests.drop_arrivals()
         if generation != self.process.generation:  # the conversation is lost: a new process gets the prompt
             return
         if was_resuming and self.main.machine.state != "aborting" and self.main.machine.agent_at_work:
             why = agent_exit_data(codec.name, exit_, in_turn=True).message or ""
             self.main.status("conversation_lost", LOST.format(why=why))
-            if self._dispatcher.retry_without_resume(why):
+            if self.dispatcher.retry_without_resume(why):
                 self._on_change(self)
                 return
         self.children.lose()
         if in_turn := self.main.machine.agent_at_work:
-            lost_why = self._dispatcher.lost_why
-            self._dispatcher.forget()
+            lost_why = self.dispatcher.lost_why
+            self.dispatcher.forget()
             if self.main.machine.state != "aborting":
                 self.main.record(EventType.ERROR, after_loss(exit_error(codec.name, exit_), lost_why))
             self._apply(self.main, Input.EXIT)
@@ -666,7 +667,7 @@ class SessionActor:
         """End the turn as if the agent had died. Prompts that it does not have are parked."""
         self.prompt_queue.lose_queued()
         self.children.lose()
-        self._dispatcher.forget()
+        self.dispatcher.forget()
         self._drop_process(kill=False)
         self._apply(self.main, Input.EXIT)
         with suppress(TimeoutError):
@@ -677,16 +678,16 @@ class SessionActor:
         """End the turn (if any) and the process: politely for a while, then it is killed. In: `error`, why the turn fails."""
         if error is not None and self.main.machine.busy and self.main.machine.state != "aborting":
             self.main.record(EventType.ERROR, error)
-            if not self._local_work.is_running:
+            if not self.local_work.is_running:
                 await self._fail_turn()
-        if self._local_work.is_running:
+        if self.local_work.is_running:
             self.abort()
-            await self._local_work.wait()
+            await self.local_work.wait()
         if delete or self.main.machine.busy:
             self._apply(self.main, Input.DELETE)
         self.children.abort()
-        self._requests.close()
-        await self._dispatcher.close()
+        self.requests.close()
+        await self.dispatcher.close()
         await self.snapshots.close()
         self._drop_process(kill=False)
         await self.process.close()

@@ -21,6 +21,7 @@ from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
 from shim.sessions.placement import LonePlacement, Placement
+from shim.sessions.session.tape import Tapes
 from shim.store.base import Store
 from universal.permissions import DirectoryRules
 from universal.tools.accesses import Place
@@ -122,6 +123,8 @@ class SessionDeps:
     """Decides which server takes a session."""
     room: AgentRoom = field(default_factory=lambda: AgentRoom(None, list))
     """Limits how many agents run at once."""
+    tapes: Tapes | None = None
+    """What the next server needs to go on with turns. None: agents end with this server."""
     spares: SpareAgents | None = None
     """Agents that wait for a session. None: every agent is started for its session."""
     unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)

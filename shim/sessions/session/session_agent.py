@@ -14,6 +14,7 @@ from shim.lib.errors import AgentError
 from shim.processes.handle import AgentHandle, OnExit, OnLines
 from shim.sessions.permissions.unattended_policy import Timer
 from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.tape import Tape, on_holder
 from universal.codec import (
     Catalogue,
     Codec,
@@ -69,6 +70,8 @@ class SessionAgent:
         self._on_lines = on_lines
         self._on_exit = on_exit
         self._on_detach = on_detach
+        self.tape: Tape | None = None
+        """What the next server needs to go on with the process, if it could."""
         self._host = HostCalls(directory, deps.roots, deps.agents.environment, self._answer_host_call)
         self._stopping: dict[asyncio.Task[None], AgentHandle] = {}
         self._handle: AgentHandle | None = None
@@ -143,11 +146,16 @@ class SessionAgent:
 
     async def _spawn(self, agent: Agent, options: LaunchOptions, on_lines: OnLines, on_exit: OnExit) -> bool:
         """Start a process. False if it was dropped or has exited before it was ready. Raises AgentError."""
-        codec = agent.spec.make(self._deps.ids.factory())
+        tapes = self._deps.tapes if options.bounds is None else None
+        tape = None if tapes is None else tapes.begin(self._session_id, agent)
+        codec = agent.spec.make(self._deps.ids.factory() if tape is None else tape.new_id)
+        if tape is not None:
+            tape.listen(codec)
         self.codec, self.agent, self.is_untried = codec, agent.spec.name, False  # it may write or exit before spawn returns
         self._greeting = codec.start
         try:
-            handle = await self._deps.agents.spawn(agent, options, codec, on_lines, on_exit)
+            spawn = self._deps.agents.spawn if tape is None else partial(self._deps.agents.spawn, hold=tape.hold)
+            handle = await spawn(agent, options, codec, on_lines, on_exit)
         except BaseException:  # a cancelled start leaves no codec without a process
             self.codec = None
             raise
@@ -155,7 +163,24 @@ class SessionAgent:
             handle.kill()
             return False
         self._handle = handle
+        if tapes is not None and tape is not None and (process := on_holder(handle)) is not None:
+            self.tape, tape.process = tape, process
+            tapes.watch(tape)
         return True
+
+    def take_up(
+        self, name: str, codec: Codec, process: AgentHandle, tape: Tape, *, resumes: bool, reads_project: bool
+    ) -> tuple[OnLines, OnExit]:
+        """Go on with the process of another server. Out: what gets its lines, and its exit."""
+        self.generation += 1
+        self.codec, self.agent, self._handle, self.tape = codec, name, process, tape
+        self.resumes, self.reads_project = resumes, reads_project
+        return partial(self._on_lines, self.generation), partial(self._exit, self.generation)
+
+    def _end_tape(self) -> None:
+        if self.tape is not None:
+            self.tape.end()
+            self.tape = None
 
     def greet(self) -> None:
         """Send the codec's first lines, or handle what an agent that has waited said meanwhile."""
@@ -190,6 +215,7 @@ class SessionAgent:
         if generation != self.generation or self.codec is None:
             return
         codec, self.codec, self._handle = self.codec, None, None
+        self._end_tape()
         self._note_offer(codec)
         self._host.drop()
         self._cancel_timers()
@@ -328,6 +354,7 @@ class SessionAgent:
         if self.codec is not None:
             self._note_offer(self.codec)
         handle, self._handle, self.codec = self._handle, None, None
+        self._end_tape()
         self.generation += 1
         self._host.drop()
         self._cancel_timers()

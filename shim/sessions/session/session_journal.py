@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
@@ -45,6 +45,8 @@ class SessionJournal:
         self.native_session_id: str | None = None
         self.is_closed = False
         self.lost_to: ServerRef | None = None
+        self.on_queue: Callable[[], None] | None = None
+        """Called before events are queued for the store."""
 
     def write(self, type_: EventType, data: EventData, at_ms: int, *, source: Source, raw: Any) -> UniversalEvent:
         """Stamp an event and queue it for the store. Raises TypeError if the payload does not belong to the event type."""
@@ -177,6 +179,8 @@ class SessionJournal:
         """
         if self.is_closed:
             return
+        if self.on_queue is not None:
+            self.on_queue()
         if not self._unsaved:
             try:
                 self._store.append(events)

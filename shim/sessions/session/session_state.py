@@ -225,7 +225,7 @@ class SessionState:
         self._feed = feed
         self.ended: SessionEndedData | None = None
         self.turn_id = ""
-        self._turn_metadata: dict[str, Any] = {}
+        self.turn_metadata: dict[str, Any] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self._resync = Resync(self._resend)
         self._stopped_turn = ""
@@ -450,7 +450,7 @@ class SessionState:
         for effect in effects:
             if isinstance(effect, TurnStart):
                 self.turn_id = self._ids.new("turn")
-                self._turn_metadata = {}
+                self.turn_metadata = {}
                 data = TurnData(phase="started", turn_id=self.turn_id, metadata={"origin": effect.origin})
                 self._note_fact(self.record(EventType.TURN_STARTED, data))
                 self._on_change(self)
@@ -461,13 +461,13 @@ class SessionState:
     def _add_metadata(self, metadata: dict[str, Any]) -> None:
         """Add up usage and cost of the prompts of a turn. The last anchor counts (`AgentSpec.rewinds`)."""
         if "anchor" in metadata:
-            self._turn_metadata["anchor"] = {"agent": self.session.agent, "id": metadata["anchor"]}
+            self.turn_metadata["anchor"] = {"agent": self.session.agent, "id": metadata["anchor"]}
         cost = metadata.get("cost")
         if isinstance(cost, (int, float)):
-            self._turn_metadata["cost"] = self._turn_metadata.get("cost", 0) + cost
+            self.turn_metadata["cost"] = self.turn_metadata.get("cost", 0) + cost
         usage = obj(metadata.get("usage"))
         if usage:
-            total = self._turn_metadata.setdefault("usage", {})
+            total = self.turn_metadata.setdefault("usage", {})
             for key, value in usage.items():
                 total[key] = total.get(key, 0) + value
 
@@ -478,10 +478,10 @@ class SessionState:
             self.record(EventType.UNPARSED, rest)
         if reason not in OUTCOMES:
             log.warning("turn.failed", session_id=self.id, reason=reason)
-        metadata = {"reason": reason, **self._turn_metadata}
+        metadata = {"reason": reason, **self.turn_metadata}
         data = TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata)
         self._note_fact(self.record(EventType.TURN_ENDED, data))
-        self._turn_metadata = {}
+        self.turn_metadata = {}
         self.notify_changed()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:

@@ -131,6 +131,10 @@ class StepSnapshots:
         self._late = False
         self._ending = asyncio.get_running_loop().create_task(self._finish(), name=f"last snapshot {self._state.id}")
 
+    def finish_again(self) -> None:
+        """Take the last snapshot, which a server that has ended had begun."""
+        self._ending = asyncio.get_running_loop().create_task(self._finish(), name=f"last snapshot {self._state.id}")
+
     async def _finish(self) -> None:
         task = self._take("end")
         await asyncio.wait({task}, timeout=LAST_S)

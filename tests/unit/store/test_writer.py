@@ -327,3 +327,35 @@ async def test_a_writer_that_was_never_started_can_be_closed() -> None:
     writer = GroupWriter(Disk().commit)
     await writer.close()
     assert writer.has_ended
+
+
+async def test_a_group_is_written_in_one_commit() -> None:
+    disk = Disk()
+    async with running_writer(disk, Limits(group_rows=1, group_s=0)) as writer:
+        writer.put(rows(1))
+        await writer.flush()
+        writer.begin_group()
+        writer.put(rows(2))
+        waiting = asyncio.ensure_future(writer.flush())
+        for _ in range(20):
+            await asyncio.sleep(0)
+            assert disk.written_numbers == [1], "a group is not cut"
+        writer.put(rows(3))
+        writer.end_group()
+        await waiting
+    assert disk.groups == [[1], [2, 3]]
+
+
+async def test_rows_before_a_group_do_not_wait_for_it() -> None:
+    disk = Disk()
+    async with running_writer(disk, Limits(group_s=0)) as writer:
+        disk.gate.clear()
+        writer.put(rows(1))
+        writer.begin_group()
+        writer.put(rows(2))
+        disk.open()
+        async with asyncio.timeout(WAIT_S):
+            while disk.written_numbers != [1]:
+                await asyncio.sleep(0.005)
+        writer.end_group()
+    assert disk.groups == [[1], [2]]

@@ -1,0 +1,285 @@
+"""What the store keeps of an agent on a holder, so that the next server can go on with its turn.
+
+    calls   each call of the codec that is no line of the agent, in order, with its place among the lines
+    row     how far the agent's lines are taken in, the turn machine, and who holds the agent
+
+Both are written with the events that came of them: from the first change on, until the loop's next round, nothing is committed
+(`GroupWriter.begin_group`), and the rows of all changed tapes come last. So a commit is a state between two steps of the loop.
+A line for the agent is sent after the commit (`Hold.commit`). A replay of the calls and lines gives the same codec, since codecs
+are pure and their ids hang on a counter (`new_id`). Numbers of lines, outputs and written lines tell whether it did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
+
+import structlog
+from pydantic import TypeAdapter
+
+from shim.agents.directory import Agent
+from shim.lib.clock import Clock
+from shim.lib.errors import StoreError
+from shim.lib.ids import tied_id
+from shim.processes.handle import AgentHandle
+from shim.processes.held_process import HeldProcess, Hold, NumberedLine
+from shim.store.writer import GroupWriter
+from universal.codec import (
+    Codec,
+    Interrupt,
+    LaunchOptions,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    WriteLine,
+)
+from universal.lib.jsonvalue import JsonObject
+
+log = structlog.get_logger()
+
+ROWS = "tapes"
+"""Namespace of the store: session -> row."""
+AGENTS = frozenset({"claude"})
+"""Agents whose turns are taken up."""
+LEASE_S = 15 * 60
+"""Seconds that a working agent goes on without a server."""
+LIMIT_CALLS = 5_000
+"""Calls of one process that are kept. A longer conversation ends with its server."""
+CALLS = ("launch", "start", "send", "steer", "recall", "proceed", "on_timer", "background")
+"""Calls of a codec that change it. `change_setup` is none that can be kept: a set-up may have secrets."""
+ARGUMENTS = {kind.__name__: kind for kind in (Prompt, PermissionReply, QuestionReply, Interrupt, LaunchOptions, str)}
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(ARGUMENTS[name])
+
+
+def calls_of(session_id: str) -> str:
+    """The namespace of a session's calls: number -> call."""
+    return f"tape {session_id}"
+
+
+def read_call(call: JsonObject) -> tuple[str, list[Any]]:
+    """A stored call: the method's name, and its arguments. Raises ValueError."""
+    return str(call["call"]), [_adapter(name).validate_python(value) for name, value in call["args"]]
+
+
+@runtime_checkable
+class TapeStore(Protocol):
+    """What tapes need of a store."""
+
+    groups: GroupWriter
+    """The writer, which can hold rows together."""
+
+    def set_value(self, namespace: str, key: str, value: Any) -> None:
+        """As `Store.set_value`."""
+        ...
+
+    async def flush(self, session_id: str | None = None) -> None:
+        """As `Store.flush`."""
+        ...
+
+
+class Tape:
+    """The tape of one session's agent.
+
+    In: `state`, what the row says of the session. `lines`, `outputs` and `writes` count what the codec has taken and given.
+    """
+
+    def __init__(
+        self, tapes: Tapes, session_id: str, state: Callable[[], JsonObject | None], row: JsonObject | None = None
+    ) -> None:
+        token, secret = secrets.token_hex(8), secrets.token_hex(32)
+        folder = tapes.folder / token
+        if row is not None:
+            folder, secret, token = Path(row["folder"]), row["secret"], row["token"]
+        self.session_id = session_id
+        self.hold = Hold(folder, secret, token, self._commit)
+        self.state = state
+        self.process: HeldProcess | None = None
+        self.began_ms = int(row["began_ms"]) if row is not None else tapes.clock.now_ms()
+        self.ids = self.lines = self.outputs = self.writes = self.calls = 0
+        self.due: dict[int, bytes] | None = None
+        """During a replay: the lines that were written, by their numbers."""
+        self.is_exact = True
+        """Whether another server could go on."""
+        self._tapes = tapes
+        self._lease_s = -1
+        self._within = False
+
+    def new_id(self, kind: str) -> str:
+        """The next id of the codec."""
+        self.ids += 1
+        return tied_id(kind, self.began_ms, self.ids, self.hold.token)
+
+    def listen(self, codec: Codec) -> None:
+        """Note all calls of a codec from here on."""
+        codec_methods: Any = codec
+        for name in ("receive", *CALLS, "change_setup"):
+            if (method := getattr(codec, name, None)) is not None:
+                setattr(codec_methods, name, partial(self._call, name, method))
+
+    def _call(self, name: str, method: Callable[..., Any], *args: Any) -> Any:
+        if self._within:  # a codec calls itself
+            return method(*args)
+        if name == "receive":
+            self.lines += 1
+        elif self.due is None:
+            self._keep(name, args)
+        self._within = True
+        try:
+            outputs = method(*args)
+        finally:
+            self._within = False
+        self.touch()
+        return self._number(cast("list[Output]", outputs)) if isinstance(outputs, list) else outputs
+
+    def _keep(self, name: str, args: Sequence[Any]) -> None:
+        values = [_without_environment(arg) for arg in args]
+        if name == "change_setup" or self.calls >= LIMIT_CALLS or any(map(_has_secrets, values)):
+            self.give_up("its set-up may have secrets, or it is too long")
+        if not self.is_exact:
+            return
+        self.touch()
+        self.calls += 1
+        kept = [[type(value).__name__, _adapter(type(value).__name__).dump_python(value, mode="json")] for value in values]
+        self._tapes.put(self, calls_of(self.session_id), str(self.calls), {"at": self.lines, "call": name, "args": kept})
+
+    def _number(self, outputs: list[Output]) -> list[Output]:
+        self.outputs += len(outputs)
+        for place, output in enumerate(outputs):
+            if type(output) is WriteLine:
+                self.writes += 1
+                outputs[place] = WriteLine(NumberedLine.of(output.data, self.writes))
+                if self.due is not None:
+                    self.due[self.writes] = output.data
+        return outputs
+
+    def give_up(self, why: str) -> None:
+        """From here on the agent ends with this server."""
+        if self.is_exact:
+            log.info("tape.given_up", session_id=self.session_id, why=why)
+            self.is_exact = False
+            self.touch()
+
+    def touch(self) -> None:
+        """Something has changed: the row is written with it."""
+        if self.due is None:
+            self._tapes.touch(self)
+
+    def row(self) -> JsonObject | None:
+        """The row; None if no server could go on."""
+        state = self.state() if self.process is not None else None
+        if state is None or not self.is_exact:
+            return None
+        assert self.process is not None
+        row: JsonObject = {"folder": str(self.hold.folder), "secret": self.hold.secret, "token": self.hold.token}
+        row |= {"pid": self.process.pid, "began_ms": self.began_ms, "lines": self.lines, "outputs": self.outputs}
+        return row | {"writes": self.writes, "calls": self.calls, "state": state}
+
+    def renew_lease(self, *, is_busy: bool) -> None:
+        """Tell the holder how long the agent may go on without a server."""
+        seconds = LEASE_S if is_busy else 0
+        if self.process is not None and seconds != self._lease_s:
+            self._lease_s = seconds
+            self.process.lease(seconds)
+
+    async def _commit(self) -> None:
+        """Wait until all that has happened is stored."""
+        await asyncio.sleep(0)  # the row is queued in the next round
+        try:
+            await self._tapes.flush()
+        except StoreError as error:  # the turn goes on, as without a holder
+            self.lose(error)
+
+    def lose(self, error: StoreError) -> None:
+        """The store cannot keep it: the agent ends with this server."""
+        if self.is_exact:
+            log.warning("tape.not_written", session_id=self.session_id, error=str(error))
+        self.is_exact = False
+        self.renew_lease(is_busy=False)
+
+    def end(self) -> None:
+        """The agent has ended, or is dropped."""
+        self._tapes.forget(self)
+
+
+def _without_environment(value: Any) -> Any:
+    return replace(value, environment={}, variables={}) if isinstance(value, LaunchOptions) else value
+
+
+def _has_secrets(value: Any) -> bool:
+    servers = value.setup.servers if isinstance(value, Prompt | LaunchOptions) else ()
+    return any(server.environment or server.headers or server.url or server.command for server in servers)
+
+
+class Tapes:
+    """The tapes of this server. In: `folder` for holders; `state_of` says what the row of a session's tape has, or None."""
+
+    def __init__(self, store: TapeStore, folder: Path, clock: Clock) -> None:
+        self.clock = clock
+        self.folder = folder
+        self.watch: Callable[[Tape], None] = Tape.touch
+        """Gets each tape whose agent has started."""
+        self.leaves = False
+        """Whether agents go on when this server stops."""
+        self._store = store
+        self._touched: dict[Tape, None] = {}
+
+    def begin(self, session_id: str, agent: Agent) -> Tape | None:
+        """A tape for an agent that is to be started. None if it ends with its server."""
+        tape = Tape(self, session_id, lambda: None)
+        return tape if agent.spec.name in AGENTS and tape.hold.fits else None
+
+    def touch(self, tape: Tape) -> None:
+        """Hold back commits until the row of this tape is written, at the loop's next round."""
+        if not self._touched:
+            self._store.groups.begin_group()
+            asyncio.get_running_loop().call_soon(self._settle)
+        self._touched[tape] = None
+
+    def _settle(self) -> None:
+        touched, self._touched = self._touched, {}
+        for tape in touched:
+            row = tape.row()
+            self.put(tape, ROWS, tape.session_id, row)
+            tape.renew_lease(is_busy=row is not None and bool(row["state"]["is_busy"]))
+        self._store.groups.end_group()
+
+    def put(self, tape: Tape, namespace: str, key: str, value: JsonObject | None) -> None:
+        """Queue a value of a tape. If the store has no room, the agent ends with this server."""
+        try:
+            self._store.set_value(namespace, key, value)
+        except StoreError as error:
+            tape.lose(error)
+
+    def forget(self, tape: Tape) -> None:
+        """Remove a tape from the store."""
+        tape.is_exact = False
+        self._touched.pop(tape, None)
+        self.remove(tape.session_id, tape.calls)
+
+    def remove(self, session_id: str, calls: int) -> None:
+        """Remove a session's row and calls from the store."""
+        try:
+            self._store.set_value(ROWS, session_id, None)
+            for number in range(1, calls + 1):
+                self._store.set_value(calls_of(session_id), str(number), None)
+        except StoreError as error:
+            log.warning("tape.not_removed", session_id=session_id, error=str(error))
+
+    async def flush(self) -> None:
+        """Wait until all that is queued is stored. Raises StoreError."""
+        await self._store.flush()
+
+
+def on_holder(handle: AgentHandle) -> HeldProcess | None:
+    """The process of a handle, if it is on a holder."""
+    return handle if isinstance(handle, HeldProcess) else None

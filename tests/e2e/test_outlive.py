@@ -1,0 +1,117 @@
+"""A turn of the real Claude Code outlives its server: the next one takes it up from its holder (`outlive`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from .support.bench import CLAUDE, DATABASE, Bench, bench
+from .support.children import wait_for
+from .support.wire import Json, texts, tools
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+TURN_S = 60
+
+
+@pytest.fixture
+def server() -> Iterator[Bench]:
+    with bench(CLAUDE, SHIM_OUTLIVE="true") as made:
+        yield made
+
+
+def request_of(server: Bench) -> Json:
+    """The only open permission request."""
+    [request] = wait_for(lambda: server.api.get("/permission"), TURN_S, "no permission is asked")
+    return request
+
+
+def until_idle(server: Bench, session: str) -> list[Json]:
+    wait_for(lambda: session not in server.api.status(), TURN_S, lambda: f"busy: {server.shim.child.log()[-4000:]}")
+    return server.api.messages(session)
+
+
+def journal(server: Bench, session: str) -> Counter[str]:
+    """How often each type of event stands in the session's journal, whose sequence has no gap."""
+    with closing(sqlite3.connect(f"file:{server.place.home / 'data' / DATABASE}?mode=ro", uri=True)) as database:
+        rows = database.execute("SELECT sequence, type FROM event WHERE session_id = ? ORDER BY sequence", (session,)).fetchall()
+    assert [sequence for sequence, _ in rows] == list(range(1, len(rows) + 1))
+    return Counter(kind for _, kind in rows)
+
+
+def check_one_turn(server: Bench, session: str) -> None:
+    def look() -> Counter[str]:
+        found = journal(server, session)
+        return found if found["turn.ended"] else Counter()
+
+    events = wait_for(look, 5, "the end is not stored")
+    assert (events["turn.started"], events["turn.ended"], events["error"]) == (1, 1, 0), events
+    assert events["permission.requested"] == events["permission.resolved"], events
+
+
+@pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
+def test_an_open_permission_is_answered_to_the_next_server(server: Bench, kill: bool) -> None:
+    session = server.api.session()
+    server.api.prompt(session, "[scene:bash:touch made.txt] make")
+    request = request_of(server)
+    if not kill:
+        server.shim.child.send(15)
+        assert server.shim.child.wait(10) == 0
+    server.restart(kill=kill)
+    assert session in server.api.status(), server.shim.child.log()[-4000:]
+    again = request_of(server)
+    assert (again["id"], again["sessionID"]) == (request["id"], session)
+    server.api.post(f"/permission/{again['id']}/reply", {"reply": "once"})
+    messages = until_idle(server, session)
+    assert [call["state"]["status"] for call in tools(messages)] == ["completed"], json.dumps(messages)[-3000:]
+    assert (server.place.project / "made.txt").exists()
+    assert texts(messages)[-1]
+    check_one_turn(server, session)
+    server.api.prompt(session, "[scene:text] once more")
+    assert texts(until_idle(server, session))[-1] == "You said: once more"
+
+
+@pytest.mark.parametrize("seed", [int(os.environ.get("SEED", "1"))], ids=lambda seed: f"seed-{seed}")
+def test_text_streams_on_over_kills_at_random(server: Bench, seed: int) -> None:
+    chance = random.Random(seed)
+    session = server.api.session()
+    server.api.prompt(session, "[scene:drip:300] talk")
+    wait_for(lambda: texts(server.api.messages(session)), TURN_S, "no text")
+    for _ in range(3):
+        time.sleep(chance.random())
+        server.restart(kill=True)
+        assert session in server.api.status(), server.shim.child.log()[-4000:]
+    messages = until_idle(server, session)
+    said = texts(messages)
+    assert len(said) == 1, said
+    assert len(said[0].split()) == 300, said
+    check_one_turn(server, session)
+
+
+def test_an_abort_reaches_the_agent_of_the_server_before(server: Bench) -> None:
+    session = server.api.session()
+    server.api.prompt(session, "[scene:slow_bash:20] wait")
+    wait_for(lambda: tools(server.api.messages(session)), TURN_S, "no tool runs")
+    server.restart(kill=True)
+    server.api.post(f"/session/{session}/abort")
+    until_idle(server, session)
+    events = journal(server, session)
+    assert (events["turn.started"], events["turn.ended"]) == (1, 1), events
+
+
+def test_a_turn_ends_with_its_server_without_the_setting() -> None:
+    with bench(CLAUDE) as server:
+        session = server.api.session()
+        server.api.prompt(session, "[scene:bash:touch made.txt] make")
+        request_of(server)
+        server.restart(kill=True)
+        assert session not in server.api.status()
+        assert server.api.get("/permission") == []
+        assert journal(server, session)["error"] == 1

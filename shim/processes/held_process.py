@@ -83,6 +83,7 @@ class _Link(asyncio.Protocol):
         self.pipes = pipes
         self.socket: asyncio.Transport | None = None
         self.has_left = False
+        self._has_ended = False
         self.attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stdout = cast(asyncio.Protocol, self)
         self._heard = bytearray()
@@ -134,8 +135,8 @@ class _Link(asyncio.Protocol):
             self.pipes.process_exited()
 
     def send(self, kind: bytes, data: bytes = b"") -> None:
-        """Send a record, if the holder is there."""
-        if self.socket is not None and not self.socket.is_closing():
+        """Send a record, if the holder is there and was not sent its end."""
+        if self.socket is not None and not self._has_ended and not self.socket.is_closing():
             self.socket.write(record(kind, data))
 
     # --- what `Pipes` and `AgentProcess` need of transports
@@ -178,8 +179,9 @@ class _Link(asyncio.Protocol):
         """Let the holder end. It is heard until it has: a socket that is closed with something unread loses what was sent."""
         self.send(b"L", bytes(8))
         self.send(b"F")
-        if self.socket is not None and not self.socket.is_closing():
+        if self.socket is not None and not self._has_ended and not self.socket.is_closing():
             self.socket.resume_reading()
+            self._has_ended = True
             self.socket.write_eof()
             asyncio.get_running_loop().call_later(LAST_S, self.socket.abort)
 

@@ -27,7 +27,7 @@ cluster-chaos: .venv/.dev  ## faults on a cluster at work, its promises checked:
 	$(BIN)python -m tools.chaos --nodes $(or $(NODES),4) --sessions $(or $(SESSIONS),200) --seconds $(or $(SECONDS),180) --seed $(or $(SEED),1)
 
 outlive: .venv/.dev  ## Claude Code's turns over kill -9, restarts and aborts of their server, with a seed of chance
-	$(BIN)pytest -q -m e2e tests/e2e/test_outlive.py $(ARGS)
+	$(BIN)pytest -q tests/e2e/test_outlive.py -m "e2e" $(ARGS)
 
 test: .venv/.dev  ## all tests but the slow and the end-to-end ones
 	$(BIN)pytest -q -n auto --dist worksteal $(ARGS)

@@ -620,7 +620,10 @@ def sessions(
     directory: Directory = None,
     data_dir: DataDir = None,
 ) -> None:
-    """List the directory's conversations of an agent's own program, or open one here: prompts go on in it."""
+    """List or open conversations of an agent's own program.
+
+    Prompts go on in one that was opened here. The list is of this directory.
+    """
     settings = Settings.load({"directory": directory, "data_dir": data_dir})
     from shim.cli import transfer
 

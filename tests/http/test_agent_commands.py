@@ -234,11 +234,12 @@ async def test_a_command_whose_head_names_a_subagent_is_a_subtask(server: Live) 
 
 
 RESTRICTED = {
-    "JSON": ("opencode.json", '{"agent": {"reviewer": {"permission": {"edit": "deny"}}}}'),
-    "an older form": ("opencode.json", '{"mode": {"reviewer": {"tools": {"write": false}}}}'),
-    "its own file": (".opencode/agent/reviewer.md", "---\ndescription: reads\npermission:\n  edit: deny\n---\nReview."),
-    "an older folder": (".opencode/modes/reviewer.md", "---\ntools:\n  write: false\n---\nReview."),
+    "JSON": ("opencode.json", '{"agent": {"reviewer": {"disable": true, "permission": {"edit": "deny"}}}}'),
+    "an older form": ("opencode.json", '{"mode": {"reviewer": {"disable": true, "tools": {"write": false}}}}'),
+    "its own file": (".opencode/agent/reviewer.md", "---\ndisable: true\npermission:\n  edit: deny\n---\nReview."),
+    "an older folder": (".opencode/modes/reviewer.md", "---\ndisable: true\ntools:\n  write: false\n---\nReview."),
 }
+"""Where a project may have an agent that is not offered, and whose rules would be lost with another one."""
 
 
 @pytest.mark.parametrize("form", RESTRICTED)
@@ -250,7 +251,8 @@ async def test_an_agent_with_rules_of_its_own_is_never_replaced(server: Live, fo
     assert seen[-1]["properties"]["error"]["data"]["message"] == body["data"]["message"], "clients do not show the answer"
 
 
-async def test_an_agent_without_rules_may_be_replaced(server: Live) -> None:
-    plant(server.directory, ".opencode/agent/reviewer.md", "---\ndescription: reads\nmodel: x/y\n---\npermission: no head")
+@pytest.mark.parametrize(("head", "agent"), [("disable: true", "build"), ("description: reads", "reviewer")])
+async def test_an_agent_without_rules_may_be_replaced_and_one_that_is_here_is_not(server: Live, head: str, agent: str) -> None:
+    plant(server.directory, ".opencode/agent/reviewer.md", f"---\n{head}\nmodel: x/y\n---\npermission: no head")
     messages, _, _ = await run_with_head(server, "agent: reviewer")
-    assert messages[0]["info"]["agent"] == "build"
+    assert messages[0]["info"]["agent"] == agent

@@ -114,7 +114,7 @@ OPENCODE1 = (
     Case("POST", "/session/{ses}/message", {**PROMPT, "messageID": "{msg}"}),
     Case("POST", "/session/{ses}/message", {"parts": [{"type": "text", "text": "x", "id": "y"}]}),
     Case("POST", "/session/{ses}/message", {"parts": [{"type": "text", "text": "x", "id": "prt y"}]}),
-    Case("POST", "/session/{ses}/message", {**PROMPT, "format": {"type": "json_schema", "schema": {}}}),
+    Case("POST", "/session/{ses}/message", {**PROMPT, "format": {"type": "json_schema", "schema": {"type": 5}}}),
     Case("POST", "/session/{ses}/message", {**PROMPT, "agent": "nobody"}),
     Case("POST", "/session/{ses}/message", {**PROMPT, "model": {"providerID": "nobody", "modelID": "x"}}),
     Case("POST", "/session/{ses}/command", {"command": "nosuch", "arguments": ""}),

@@ -95,7 +95,7 @@ async def test_any_valid_id_gets_an_answer(server: Live, message_id: str) -> Non
         ({"parts": "no"}, "parts"),
         ({"parts": [{"type": "text"}]}, "text"),
         ({"parts": [{"type": "nosuch"}]}, "nosuch"),
-        ({"format": {"type": "json_schema", "schema": {}}}, "structured output"),
+        ({"format": {"type": "json_schema", "schema": {"type": 5}}}, "type"),
     ],
 )
 async def test_a_wrong_prompt_is_refused_before_anything_is_stored(server: Live, change: dict[str, Any], says: str) -> None:
@@ -350,7 +350,11 @@ REFUSED: dict[str, tuple[str, dict[str, Any], int]] = {
     "a prompt for an unknown agent": ("prompt_async", {"parts": TEXT, "agent": "nobody"}, 400),
     "a blocking prompt for an unknown agent": ("message", {"parts": TEXT, "agent": "nobody"}, 400),
     "a prompt for an unknown model": ("prompt_async", {"parts": TEXT, "model": {"providerID": "x", "modelID": "y"}}, 400),
-    "a prompt that wants a schema": ("prompt_async", {"parts": TEXT, "format": {"type": "json_schema", "schema": {}}}, 400),
+    "a prompt with a wrong schema": (
+        "prompt_async",
+        {"parts": TEXT, "format": {"type": "json_schema", "schema": {"type": 5}}},
+        400,
+    ),
     "a prompt with an id of no message": ("prompt_async", {"parts": TEXT, "messageID": "x"}, 400),
     "a prompt with a used id": ("prompt_async", {"parts": TEXT, "model": MODEL, "messageID": USED}, 409),
     "a body that is no prompt": ("prompt_async", {"parts": 5}, 400),

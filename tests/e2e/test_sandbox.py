@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(bool(TOOL.why), reason=f"no sandbox can be made here: {TOOL.why}"),
 ]
 HOSTILE = Path(__file__).parent / "support" / "hostile_agent.py"
-ABSTRACT = "opencode-shim-hostile"
+ABSTRACT = f"opencode-shim-test-{os.getpid()}"
 SECRET = "magenta-outside"
 BYTES = 2 * sandbox.TEMPORARY_BYTES
 RULES = {"read": {"denied/*": "deny"}, "edit": {"fixed/*": "deny"}}

@@ -212,6 +212,7 @@ def test_opencode_has_the_models_and_agents_of_a_trusted_project() -> None:
         near["models"] = {"one": {"name": "One"}}
         values = {"provider": {"near": near}, "agent": {"poet": {"prompt": "You rhyme."}}}
         (server.place.project / "opencode.json").write_text(json.dumps(values))
+        server.models()  # until it has told them, it is the judge of their ids
         watch = open_watch(server)
         wish = {"model": {"providerID": "opencode", "modelID": "near/one"}, "agent": "poet"}
         body = {"parts": [{"type": "text", "text": "too early"}], **wish}

@@ -82,13 +82,6 @@ INTERNAL_COMMANDS = frozenset(
     }
 )
 """`AgentSpec.internal_commands`."""
-USEFUL_COMMANDS = frozenset(
-    {
-        *("batch", "clear", "code-review", "compact", "context", "cost", "debug", "deep-research", "fast", "goal", "insights"),
-        *("loop", "recap", "rename", "review", "run", "schedule", "security-review", "simplify", "usage", "verify"),
-    }
-)
-"""The others that come with it, up to 2.1.332: they work on a project, or tell of the session."""
 _REMOTE = "It is only for sessions that Anthropic's servers start."
 WITHHELD_COMMANDS: Mapping[str, str] = {
     "agents": "Claude Code has removed it. Ask Claude to change its subagents, or edit .claude/agents/.",

@@ -49,7 +49,7 @@ class DirectoryOffers:
         self._trust = trust
         self._config = config
         self._offers: dict[tuple[str, str], _Offer] = {}
-        self._wishes = set[asyncio.Task[None]]()
+        self._wishes: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def note(self, name: str, directory: str, catalogue: Catalogue) -> None:
         """Note what an agent offers that has run in this directory."""
@@ -81,6 +81,8 @@ class DirectoryOffers:
                 catalogue = await self._agents.ask_in(name, directory)
             except AgentError as error:
                 log.warning("agent.discovery_failed", agent=name, why=str(error), directory=directory)
+            except Exception:  # a codec of another package may raise anything
+                log.exception("agent.discovery_failed", agent=name, directory=directory)
             self._keep(name, directory, _Offer(catalogue, values))
         return self.at(agent, directory)
 
@@ -90,12 +92,14 @@ class DirectoryOffers:
         Clients are told to read the lists again when the answer has come.
         """
         config = self._config(directory)
-        offer = self._offers.get((agent.spec.name, directory))
+        key = agent.spec.name, directory
+        offer = self._offers.get(key)
         has_own = agent.spec.setup.reads_own and config is not None and any(key in config.project_values for key in OWN_KEYS)
-        if has_own and (offer is None or offer.values != self._values(directory)) and len(self._wishes) < KEPT:
+        is_known = offer is not None and offer.values == self._values(directory)
+        if has_own and not is_known and key not in self._wishes and len(self._wishes) < KEPT:
             task = asyncio.get_running_loop().create_task(self._wish(agent, directory), name=f"ask {agent.spec.name} there")
-            self._wishes.add(task)
-            task.add_done_callback(self._wishes.discard)
+            self._wishes[key] = task
+            task.add_done_callback(lambda _: self._wishes.pop(key, None))
         return self.at(agent, directory)
 
     async def _wish(self, agent: Agent, directory: str) -> None:

@@ -12,7 +12,7 @@ from shim.sessions.prompts.built_in_commands import BuiltInCommand, templates
 from tests.fakes.agents_directory import FakeAgent, agent
 from tests.support.recordings import load_all
 from universal.agents.claude.spec import CLAUDE
-from universal.claude_code import INTERNAL_COMMANDS, USEFUL_COMMANDS, WITHHELD_COMMANDS
+from universal.claude_code import INTERNAL_COMMANDS, WITHHELD_COMMANDS
 from universal.codec import Catalogue, SlashCommand
 from universal.lib.jsonvalue import arr, obj
 
@@ -132,6 +132,15 @@ def test_internal_commands_are_listed_if_all_are_asked_for_and_may_be_sent_anywa
     assert [command.name for command in commands([claude], ())] == ["usage", "doctor"], "a person's own is listed"
     assert [command.name for command in commands([claude], (), has_internal=True)] == ["usage", "heapdump", "doctor"]
     assert native_command(claude, "heapdump") is not None
+
+
+USEFUL_COMMANDS = frozenset(
+    {
+        *("batch", "clear", "code-review", "compact", "context", "cost", "debug", "deep-research", "fast", "goal", "insights"),
+        *("loop", "recap", "rename", "review", "run", "schedule", "security-review", "simplify", "usage", "verify"),
+    }
+)
+"""Commands of Claude Code up to 2.1.332 that work on a project, or tell of the session."""
 
 
 def test_each_command_that_comes_with_claude_is_internal_useful_or_withheld() -> None:

@@ -31,7 +31,7 @@ WAIT_S = 5
 class Agents:
     """Agents that tell `THERE`, or raise, and who is told of it."""
 
-    error: AgentError | None = None
+    error: Exception | None = None
     asked: list[tuple[str, str]] = field(default_factory=list)
     listeners: Listeners = field(default_factory=Listeners)
 
@@ -79,12 +79,18 @@ async def test_an_agent_is_asked_once_for_each_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "trusted", "error"), [(OTHER, True, None), (AT_HOME, False, None), (AT_HOME, True, "it ended")]
+    ("agent", "trusted", "error"),
+    [
+        (OTHER, True, None),
+        (AT_HOME, False, None),
+        (AT_HOME, True, AgentError("it ended")),
+        (AT_HOME, True, RuntimeError("a bug")),
+    ],
 )
 async def test_nothing_is_known_of_an_agent_that_reads_no_configuration_may_not_start_or_fails(
-    agent: Agent, trusted: bool, error: str | None
+    agent: Agent, trusted: bool, error: Exception | None
 ) -> None:
-    agents = Agents(AgentError(error) if error else None)
+    agents = Agents(error)
     local = offers(agents, config, trusted=trusted)
     assert [ids(await local.ask(agent, "/p")) for _ in range(2)] == [["home"], ["home"]]
     assert len(agents.asked) == (1 if error else 0), "who fails is not asked again and again"
@@ -99,7 +105,7 @@ async def test_a_list_asks_in_the_background_where_the_project_has_something_of_
     agents, told = Agents(), asyncio.Queue[str]()
     agents.listeners.limits = told.put_nowait
     local = offers(agents, lambda: config(**values))
-    assert ids(local.look(AT_HOME, "/p")) == ["home"], "nobody waits for it"
+    assert [ids(local.look(AT_HOME, "/p")) for _ in range(2)] == [["home"]] * 2, "nobody waits for it"
     if asks:
         assert await asyncio.wait_for(told.get(), WAIT_S) == "/p"
     else:

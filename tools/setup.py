@@ -59,7 +59,12 @@ ROWS: Mapping[str, Row] = {
         "in part",
         "`mcp_timeout` acts as `timeout` of `mcp`, `continue_loop_on_deny` as in OpenCode. The rest is about its own tools.",
     ),
-    "formatter": Row("OpenCode alone", "This server runs no formatters."),
+    "formatter": Row(
+        "acts",
+        "With every agent but in a sandbox: after an edit that the agent reports, with the change in the diffs. Claude Code "
+        "waits for it; with the others it runs beside their next step. A built-in one needs its program on PATH or in the "
+        "project; none is installed. A project's own, and programs of the project, count with its trust. {own} by itself.",
+    ),
     "instructions": Row(
         "in part",
         "Files, patterns and URLs reach {text}. A page is asked for every 5 minutes, and only one that you name yourself: of a "
@@ -131,6 +136,7 @@ def render() -> str:
     words = {
         "subagents": ", ".join((*claude, *own)),
         "text_of": f"as system text with {', '.join(system)}, with a prompt otherwise",
+        "own": ", ".join(own),
         "mcp": ", ".join((*takers, *own)),
         "no_mcp": ", ".join(others),
         "text": f"every agent: {', '.join(system)} as system text, {', '.join(own)} by themselves, all others with a prompt",

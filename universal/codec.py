@@ -87,6 +87,13 @@ class ToolCheck:
     request: Fact
 
 
+class FilesChanged(NamedTuple):
+    """A call has changed files (paths), and its agent waits until they are formatted. `Codec.proceed(key)` lets it go on."""
+
+    key: str
+    paths: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class WriteLine:
     """Write these bytes and a newline to the agent."""
@@ -124,7 +131,7 @@ class InterruptProcess:
 
 
 Action: TypeAlias = WriteLine | Stop | SetTimer | InterruptProcess | HostCall
-Output: TypeAlias = Fact | ToolCheck | Signal | Action
+Output: TypeAlias = Fact | ToolCheck | FilesChanged | Signal | Action
 
 
 def of_session(output: Output, native_session_id: str) -> Output:
@@ -404,7 +411,10 @@ class Codec(Protocol):
         return []
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let the agent's own mode decide a call (`ToolCheck`) that no rule concerns. Records nothing. Unknown ids give []."""
+        """Let the agent's own mode decide a call (`ToolCheck`) that no rule concerns, or go on (`FilesChanged`). Records nothing.
+
+        Unknown ids give [].
+        """
         return []
 
     def background(self) -> list[Output] | None:

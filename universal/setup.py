@@ -88,6 +88,8 @@ class DirectorySetup(NamedTuple):
     has_plugins: bool = False
     """Whether plugins look at calls, so that the agent must ask about all that it can."""
     subagents: tuple[ConfigAgent, ...] = ()
+    has_formatters: bool = False
+    """Whether this server formats the files that the agent has changed."""
 
     @property
     def guard_rules(self) -> tuple[Rule, ...]:

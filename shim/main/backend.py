@@ -29,10 +29,11 @@ from shim.faces.opencode2.probes import FILE as PROBE_FILE
 from shim.faces.opencode2.probes import ProbeFile
 from shim.faces.opencode2.services import FaceServices
 from shim.faces.v1.nodes import Nodes, NoNodes
-from shim.host.changes import RULES_TITLE, DirectoryDisposed, HostChanged, HostFeed, TuiToast
+from shim.host.changes import RULES_TITLE, DirectoryDisposed, HostChanged, HostFeed, ToastVariant, TuiToast
 from shim.host.config.instruction_files import InstructionFiles
 from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, unread_rules_notice
 from shim.host.config.setups import Setups
+from shim.host.files.formatters import Formatters
 from shim.host.files.roots import folds_case, repository_above
 from shim.host.files.watcher import Watchers
 from shim.host.git.project_copies import ProjectCopies
@@ -129,6 +130,10 @@ def _listen(feed: Feed, hooks: Hooks) -> None:
         feed.forget(hooks.observe)
 
 
+def _toast(services: Services, title: str, variant: ToastVariant, directory: str, words: str) -> None:
+    services.host.publish(TuiToast(words, variant, title=title), directory)
+
+
 def _address(services: Services) -> tuple[str, Mapping[str, str]]:
     """Where plugins find this server, and how they log in."""
     password = services.settings.password
@@ -221,10 +226,11 @@ async def start(
         settings.data_dir / "plugins",
         environ,
         OPENCODE_VERSION,
-        lambda directory, words: services.host.publish(TuiToast(words, "error", title="Tools and plugins"), directory),
+        partial(_toast, services, "Tools and plugins", "error"),
         partial(_address, services),
     )
-    setups = Setups(config.current, InstructionFiles(config.home, config.folder), plugins)
+    formatters = Formatters(config.current, environ, partial(_toast, services, "Formatters", "warning"))
+    setups = Setups(config.current, InstructionFiles(config.home, config.folder), plugins, formatters)
     trust = ProjectTrust(
         ProjectScanner(str(config.home)),
         TrustFile(settings.data_dir / TRUST_FILE, clock),

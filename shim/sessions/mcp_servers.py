@@ -67,7 +67,7 @@ async def servers_of(manager: SessionManager, directory: str) -> list[McpServer]
     A status is that of the last report: at the begin of a turn, or after a change.
     """
     reports = await _reports(manager, directory)
-    switches = manager.deps.setups.switches(directory, with_project=await _is_trusted(manager, directory))
+    switches = manager.deps.setups.switches(directory, with_project=await is_trusted(manager, directory))
     rows = {name: McpServer(name, "pending" if on else "disabled") for name, on in switches.items()}
     for name, row in reports.items():
         if switches.get(name, True) and name != TOOLS_SERVER:
@@ -87,7 +87,7 @@ async def switch(manager: SessionManager, directory: str, name: str, *, on: bool
     Raises McpServerNotFound, and InvalidRequest for one of a project that nobody has trusted.
     """
     setups = manager.deps.setups
-    if on and setups.is_of_project(directory, name) and not await _is_trusted(manager, directory):
+    if on and setups.is_of_project(directory, name) and not await is_trusted(manager, directory):
         raise InvalidRequest(
             f"The MCP server {name} comes with this project, which nobody has trusted. Send a prompt and answer its question, or "
             f"run `opencode-shim trust {directory}`."
@@ -108,7 +108,7 @@ async def _apply(manager: SessionManager, directory: str, name: str) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def _is_trusted(manager: SessionManager, directory: str) -> bool:
+async def is_trusted(manager: SessionManager, directory: str) -> bool:
     """Whether an agent would start with the settings of the project."""
     trust = manager.deps.trust
     if trust is None:

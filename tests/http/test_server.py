@@ -157,7 +157,6 @@ async def test_bad_remote_control_is_refused(place: Place, path: str, body: Any,
 ALWAYS: dict[str, tuple[str, str, Any]] = {
     "lsp.status": ("GET", "/lsp", []),
     "find.symbols": ("GET", "/find/symbol?query=main", []),
-    "formatter.status": ("GET", "/formatter", []),
     "experimental.resource.list": ("GET", "/experimental/resource", {}),
     "experimental.console.get": ("GET", "/experimental/console", {"consoleManagedProviders": [], "switchableOrgCount": 0}),
     "experimental.console.listOrgs": ("GET", "/experimental/console/orgs", {"orgs": []}),

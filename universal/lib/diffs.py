@@ -66,6 +66,29 @@ def unified_diff(path: str, before: str, after: str, *, created: bool = False) -
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
+def text_before(after: str, diff: str) -> str | None:
+    """Return the text that a unified diff was made from, by the text that it leads to. None if the diff does not fit it."""
+    lines, out, at, kind = lines_of(after), list[str](), 0, ""
+    for head in _HUNK.finditer(diff):
+        start = int(head[3]) - (0 if head[4] == ",0" else 1)
+        if start < at:
+            return None
+        out += lines[at:start]
+        at, following = start, _HUNK.search(diff, head.end())
+        for line in lines_of(diff[head.end() + 1 : following.start() if following else len(diff)]):
+            if line[0] == "\\":
+                out[-1:] = [out[-1].removesuffix("\n")] if kind == "-" else out[-1:]
+                continue
+            kind = line[0].strip() or " "
+            if kind != "-":
+                if at >= len(lines) or lines[at].removesuffix("\n") != line[1:].removesuffix("\n"):
+                    return None
+                at += 1
+            if kind != "+":
+                out.append(line[1:] if kind == "-" else lines[at - 1])
+    return "".join((*out, *lines[at:]))
+
+
 def lines_of(text: str) -> list[str]:
     """Split a text into lines that keep their newlines. `splitlines` would break at U+2028 and form feeds too."""
     return [line for line in re.split(r"(?<=\n)", text) if line]

@@ -56,7 +56,6 @@ UNSUPPORTED: dict[str, Row] = {
 CONSTANT: dict[str, str] = {
     "lsp.status": NO_LSP,
     "find.symbols": NO_LSP,
-    "formatter.status": "this server formats no files; agents do, or their hooks",
     "experimental.resource.list": "agents do not tell what their MCP servers offer for reading (`GET /mcp` has the servers)",
     "experimental.console.get": NO_ACCOUNT,
     "experimental.console.listOrgs": NO_ACCOUNT,

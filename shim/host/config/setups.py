@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from shim.host.config.instruction_files import InstructionFiles, InstructionTexts
 from shim.host.config.opencode_config import OpenCodeConfig
+from shim.host.files.formatters import Formatters
 from shim.lib.errors import LimitReached, McpServerNotFound
 from universal.lib.jsonvalue import arr, obj, text
 from universal.setup import NO_AGENT, TOOLS_SERVER, DirectorySetup, McpServer
@@ -64,7 +65,8 @@ class Plugins(Protocol):
 class Setups:
     """The set-ups of all directories.
 
-    In: `current`, a directory's configuration as it was read last; `files`, instructions; `plugins`, None without them.
+    In: `current`, a directory's configuration as it was read last; `files`, instructions; `plugins` and `formatters`, None
+    without them.
     """
 
     def __init__(
@@ -72,9 +74,10 @@ class Setups:
         current: Callable[[str], OpenCodeConfig] = lambda _: NOTHING,
         files: InstructionFiles | None = None,
         plugins: Plugins | None = None,
+        formatters: Formatters | None = None,
     ) -> None:
         self._files = files
-        self.plugins = plugins
+        self.plugins, self.formatters = plugins, formatters
         self._plugin_files: dict[str, object] = {}
         self._texts: dict[str, InstructionTexts] = {}
         self._current = current
@@ -134,7 +137,8 @@ class Setups:
         texts = self._texts.get(directory, InstructionTexts())
         text_ = "\n\n".join(filter(None, (own, *texts.personal, *(texts.project if with_project else ()))))
         servers = [server for server in servers if server.command or server.url]
-        return DirectorySetup(tuple(servers), text_, has_plugins, subagents)
+        has_formatters = bool(self._values(directory, with_project=with_project).get("formatter"))
+        return DirectorySetup(tuple(servers), text_, has_plugins, subagents, has_formatters)
 
     def switches(self, directory: str, *, with_project: bool) -> dict[str, bool]:
         """Return the MCP servers of a directory by name, those that are off too. True: it is on."""

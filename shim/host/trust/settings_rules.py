@@ -182,9 +182,7 @@ def _opencode_config(source: str) -> Iterator[Finding]:
         yield "plugin", _short(plugin), "runs"
     yield from _servers("mcp", values.get("mcp"))
     for key in ("formatter", "lsp"):
-        for name, tool in obj(values.get(key)).items():
-            if obj(tool).get("disabled") is not True:
-                yield f"{key}.{name}", _command(tool), "runs"
+        yield from _tools(key, values.get(key))
     for name, provider in obj(values.get("provider")).items():
         yield f"provider.{name}", _short(provider), "runs"
     for key in ("agent", "mode"):
@@ -196,12 +194,22 @@ def _opencode_config(source: str) -> Iterator[Finding]:
     yield from _rest("opencode", values, handled)
 
 
+def _tools(key: str, value: Any) -> Iterator[Finding]:
+    """Yield what `formatter` or `lsp` runs; `true` stands for all that OpenCode has built in."""
+    if value is True:
+        yield key, "true", "runs"
+    for name, tool in obj(value).items():
+        if obj(tool).get("disabled") is not True:
+            yield f"{key}.{name}", _command(tool), "runs"
+
+
 def _server_settings(source: str) -> Iterator[Finding]:
-    """Yield what this server takes from `opencode.json` for every agent: permissions, MCP servers, plugins, shell lines."""
+    """Yield what this server takes from `opencode.json` for every agent: permissions, MCP servers, plugins, formatters ..."""
     values = obj(jsonc.loads(source))
     for plugin in arr(values.get("plugin")):
         yield "plugin", _short(plugin), "runs"
     yield from _servers("mcp", values.get("mcp"))
+    yield from _tools("formatter", values.get("formatter"))
     yield from _allow_findings("permission", values.get("permission"))
     for name, command in obj(values.get("command")).items():
         for line in _SHELL_LINE.findall(text(obj(command).get("template"))):

@@ -44,6 +44,7 @@ from universal.codec import (
     Codec,
     Exit,
     Fact,
+    FilesChanged,
     Interrupt,
     InterruptProcess,
     Output,
@@ -398,6 +399,8 @@ class SessionActor:
                 self._on_signal(effect)
             case WriteLine(data=data):
                 self.process.write(data)
+            case FilesChanged(key=key):
+                self.process.proceed(key)
             case Stop():
                 self._stop_agent(effect)
             case SetTimer():

@@ -9,11 +9,13 @@ from functools import partial
 import structlog
 
 from shim.agents.directory import Agent
+from shim.host.files.formatters import FormattedFile
 from shim.host.terminals.host_calls import HostCalls
 from shim.lib.errors import AgentError
 from shim.processes.handle import AgentHandle, OnExit, OnLines
 from shim.sessions.permissions.unattended_policy import Timer
 from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.edited_files import EditedFiles
 from shim.sessions.session.tape import Tape, on_holder
 from universal.codec import (
     Catalogue,
@@ -67,7 +69,7 @@ class SessionAgent:
         self._directory = directory
         self._emit = emit
         self._on_pieces = on_pieces
-        self._on_lines = on_lines
+        self._edits = EditedFiles(self.format_file, on_lines, self._go_on)
         self._on_exit = on_exit
         self._on_detach = on_detach
         self.tape: Tape | None = None
@@ -128,7 +130,7 @@ class SessionAgent:
             if spare is not None:
                 spare.kill()
             return False
-        on_lines, on_exit = partial(self._on_lines, generation), partial(self._exit, generation)
+        on_lines, on_exit = partial(self._edits.on_lines, generation), partial(self._exit, generation)
         if spare is not None:
             self.codec, self.agent, self.is_untried = spare.codec, agent.spec.name, True
             self._handle, first_outputs = spare.take(on_lines, on_exit)
@@ -146,7 +148,7 @@ class SessionAgent:
 
     async def _spawn(self, agent: Agent, options: LaunchOptions, on_lines: OnLines, on_exit: OnExit) -> bool:
         """Start a process. False if it was dropped or has exited before it was ready. Raises AgentError."""
-        tapes = self._deps.tapes if options.bounds is None else None
+        tapes = self._deps.tapes if options.bounds is None and not options.setup.has_formatters else None
         tape = None if tapes is None else tapes.begin(self._session_id, agent)
         codec = agent.spec.make(self._deps.ids.factory() if tape is None else tape.new_id)
         if tape is not None:
@@ -175,7 +177,7 @@ class SessionAgent:
         self.generation += 1
         self.codec, self.agent, self._handle, self.tape = codec, name, process, tape
         self.resumes, self.reads_project = resumes, reads_project
-        return partial(self._on_lines, self.generation), partial(self._exit, self.generation)
+        return partial(self._edits.on_lines, self.generation), partial(self._exit, self.generation)
 
     def _end_tape(self) -> None:
         if self.tape is not None:
@@ -194,7 +196,11 @@ class SessionAgent:
         codec = self.codec
         self.is_untried = False
         pieces: list[Fact] = []
-        for line in lines:
+        edits = self._edits
+        if edits.outputs and generation == self.generation:
+            ready, edits.outputs = edits.outputs, ()
+            self._emit(ready)
+        for at, line in enumerate(lines):
             if generation != self.generation or codec is None:
                 return False
             outputs = codec.receive(line)
@@ -206,6 +212,8 @@ class SessionAgent:
             if pieces:
                 self._on_pieces(pieces)
                 pieces = []
+            if edits.is_on and edits.hold(outputs, lines[at + 1 :]):
+                return True
             self._emit(outputs)
         if pieces:
             self._on_pieces(pieces)
@@ -252,7 +260,19 @@ class SessionAgent:
 
     def setup(self, *, with_project: bool) -> DirectorySetup:
         """The directory's set-up as it is now. In: whether the agent has, or will have, the project's settings."""
-        return self._deps.setups.now(self._directory, self.chosen[0], with_project=with_project)
+        setup = self._deps.setups.now(self._directory, self.chosen[0], with_project=with_project)
+        self._edits.is_on = setup.has_formatters
+        return setup
+
+    async def format_file(self, path: str) -> FormattedFile | None:
+        """Format a file. None if nothing has changed it. None runs for an agent in a sandbox: it would run outside of it."""
+        formatters, agent = self._deps.setups.formatters, self._deps.agents.get(self.agent or "")
+        if formatters is None or agent is None or agent.spec.setup.reads_own or self.bounds is not None:
+            return None
+        return await formatters.format(self._directory, path, with_project=self.reads_project)
+
+    def _go_on(self, key: str) -> Sequence[Output]:
+        return self.codec.proceed(key) if self.codec is not None else ()
 
     async def refusal(self, session_id: str, data: PermissionData) -> str:
         """Show a call to the person's plugins. Returns why they refuse it, or ""."""

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
-from universal.lib.diffs import FileChange, count, turn_diff, with_index_header
+from hypothesis import given
+from hypothesis import strategies as st
+
+from universal.lib.diffs import FileChange, count, text_before, turn_diff, unified_diff, with_index_header
 
 DIFF = "--- a\n+++ a\n@@ -1,1 +1,2 @@\n Hello\n+Added line\n"
+
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "", "-c", "+d", "\\", "@@ x", "e\u2028f\r"]), max_size=14).flatmap(
+    lambda rows: st.sampled_from(["\n".join(rows), "".join(f"{row}\n" for row in rows)])
+)
+
+
+@given(TEXTS, TEXTS)
+def test_a_diff_leads_back_to_the_text_that_it_was_made_from(before: str, after: str) -> None:
+    assert text_before(after, unified_diff("f", before, after)) == before
+
+
+def test_a_diff_of_another_text_leads_nowhere() -> None:
+    assert text_before("other\n", DIFF) is None
+    assert text_before("", DIFF) is None
 
 
 def test_header_lines_do_not_count() -> None:

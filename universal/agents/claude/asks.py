@@ -21,7 +21,7 @@ from universal.agents.claude.speech import Call, Context
 from universal.agents.claude.tools import PLAN_OPTIONS, answer_map, input_diff, read_questions, title_of
 from universal.agents.claude.wire import Msg, control_answer, get_text
 from universal.claude_code import UNCHECKED, access_metadata
-from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck
+from universal.codec import FilesChanged, Output, PermissionReply, QuestionReply, ToolCheck
 from universal.items import Json
 from universal.lib.jsonvalue import obj
 from universal.lib.jsonvalue import text as as_text
@@ -41,6 +41,10 @@ HOOKS: Json = {
     SHELL_HOOK: [{"matcher": "*", "hookCallbackIds": ["shell"], "timeout": HOOK_S, "onFailure": "block"}],
 }
 """`hooks` of `initialize`: all calls, and shell lines of commands and skills, wait for our answer."""
+EDITS_HOOK = "PostToolUse"
+"""The hook behind a call. Claude gives its model the result after our answer."""
+EDIT_HOOKS: Json = {EDITS_HOOK: [{"matcher": "Edit|MultiEdit|Write", "hookCallbackIds": ["edit"], "timeout": HOOK_S}]}
+"""`hooks` beside `HOOKS` where there are formatters."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,12 +70,19 @@ class Asks:
     """Calls that a person has allowed at the hook, with their arguments. Claude may ask about them again."""
     _checked: set[str] = field(default_factory=set[str])
     """Calls without a result that have waited for the hook."""
+    _edits: set[str] = field(default_factory=set[str])
+    """Requests of Claude that wait behind an edit."""
 
     def check(self, msg: Msg, call: Call | None, child: str | None) -> Iterator[Output]:
         """Handle a `hook_callback` request: a call, or a shell line of a command or skill, waits for our answer."""
         hook = obj(obj(msg.get("request")).get("input"))
         tool, arguments = get_text(hook, "tool_name"), obj(hook.get("tool_input"))
         event = get_text(hook, "hook_event_name")
+        if event == EDITS_HOOK:
+            key = get_text(msg, "request_id")
+            self._edits.add(key)
+            yield FilesChanged(key, (get_text(arguments, "file_path"),))
+            return
         is_shell_line = event == SHELL_HOOK
         if (tool in UNCHECKED and not is_shell_line) or event not in ("PreToolUse", SHELL_HOOK):
             self.ctx.ignore("hook_callback of a call that needs no check")
@@ -96,7 +107,10 @@ class Asks:
         yield ToolCheck(self._asks.begin(ask, msg))
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let Claude's mode decide a checked call. [] if it is not open any more."""
+        """Let Claude's mode decide a checked call, or go on behind an edit. [] if it is not open any more."""
+        if permission_id in self._edits:
+            self._edits.discard(permission_id)
+            return [control_answer(permission_id, {})]
         ask = self._asks.permission(permission_id)
         if ask is None or not ask.hook:
             return []

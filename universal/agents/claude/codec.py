@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from universal.agents import kit
-from universal.agents.claude.asks import HOOKS, Asks
+from universal.agents.claude.asks import EDIT_HOOKS, HOOKS, Asks
 from universal.agents.claude.errors import INTERRUPTION, exit_error, reset_of, result_error
 from universal.agents.claude.notes import Notes
 from universal.agents.claude.settings import PREPARATION, SERVERS, SET_SERVERS, TITLE, Settings
@@ -133,7 +133,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def start(self) -> list[Output]:
         """Return the handshake. Its answer fills `catalogue`. Prompts need not wait for it."""
-        return [*self._settings.handshake(HOOKS)]
+        return [*self._settings.handshake(HOOKS, EDIT_HOOKS)]
 
     def change_setup(self, setup: DirectorySetup) -> list[Output]:
         """Give Claude another set of MCP servers, also in a turn: its next request to the model has their tools."""
@@ -147,7 +147,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
     # --- commands -------------------------------------------------------------------------------------
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let Claude's mode decide a checked call."""
+        """Let Claude's mode decide a checked call, or go on after an edit."""
         return self._asks.proceed(permission_id)
 
     def background(self) -> list[Output]:

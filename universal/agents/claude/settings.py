@@ -151,13 +151,14 @@ class Settings:
         """Whether Claude has not answered the handshake."""
         return any(subtype == "initialize" for subtype, _ in self._waiting.values())
 
-    def handshake(self, hooks: Msg) -> Iterator[Output]:
-        """Begin the conversation with Claude. Its answer tells what it offers.
+    def handshake(self, hooks: Msg, edit_hooks: Msg) -> Iterator[Output]:
+        """Begin the conversation with Claude. Its answer tells what it offers. In: `edit_hooks`, those for formatters.
 
         MCP servers go over the control channel, so that their secrets are in no argument and in no file. Claude answers when it
         has connected them, and a prompt that comes meanwhile waits for that (2.1.330).
         """
         setup = self._setup
+        hooks = {**hooks, **edit_hooks} if setup.has_formatters else hooks
         more: Msg = {"appendSystemPrompt": setup.text} if setup.text else {}
         if setup.subagents:
             more["agents"] = {agent.name: _subagent(agent) for agent in setup.subagents}
@@ -165,9 +166,10 @@ class Settings:
         yield from self.change_setup(self._setup)
 
     def fits(self, prompt: Prompt) -> bool:
-        """Whether Claude was started with the instructions, subagents and schema of a prompt. A running one takes no others."""
+        """Whether Claude was started with what a prompt's set-up and schema say. A running one takes no others."""
         setup, ours = prompt.setup, self._setup
-        return (setup.text, setup.subagents, prompt.schema) == (ours.text, ours.subagents, self._schema)
+        is_same = setup.text == ours.text and setup.subagents == ours.subagents and prompt.schema == self._schema
+        return is_same and setup.has_formatters == ours.has_formatters
 
     def change_setup(self, setup: DirectorySetup) -> Iterator[Output]:
         """Give Claude the MCP servers of a set-up if they have changed. They replace those that it got before."""

@@ -1,10 +1,11 @@
-"""MCP servers: of the person's OpenCode configuration, of clients, and of agents. Language servers and formatters: none.
+"""MCP servers: of the person's OpenCode configuration, of clients, and of agents. Formatters. Language servers: none.
 
 Claude Code and Codex report the state of their MCP servers; other agents do not. Source: recording `endpoints`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
@@ -90,6 +91,11 @@ async def language_servers(ctx: Ctx) -> object:
 
 
 @operation("formatter.status")
-async def formatters(ctx: Ctx) -> object:
-    """Return no formatters: this server runs none."""
-    return []
+async def formatter_status(ctx: Ctx) -> object:
+    """Return the formatters that act on the files of this directory, as far as it is trusted."""
+    await ctx.services.config.fresh(ctx.directory)
+    if (formatters := ctx.services.sessions.deps.setups.formatters) is None:
+        return []
+    with_project = await mcp_servers.is_trusted(ctx.services.sessions, ctx.directory)
+    rows = await asyncio.to_thread(formatters.rows, ctx.directory, with_project=with_project)
+    return [{"name": row.name, "extensions": list(row.extensions), "enabled": bool(row.argv)} for row in rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -18,10 +19,11 @@ from tests.support.claude_lines import (
     tool_result,
     tool_use,
 )
+from tests.support.replay import encode
 from universal.agents.claude.asks import HOOKS
 from universal.agents.claude.codec import NOT_HELD
 from universal.claude_code import UNCHECKED
-from universal.codec import Exit, PermissionReply, QuestionReply, ToolCheck
+from universal.codec import Exit, FilesChanged, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import EventType, PermissionData
 from universal.permissions import Rule
 
@@ -120,8 +122,19 @@ def test_calls_that_need_no_permission_go_on_at_once(tool: str) -> None:
 def test_a_hook_of_another_event_goes_on_at_once() -> None:
     story = turn_story()
     line = hook("h1", "Bash", command="ls")
-    line["request"]["input"]["hook_event_name"] = "PostToolUse"
+    line["request"]["input"]["hook_event_name"] = "PostToolUseFailure"
     assert answers(story.hears(line)) == [{}]
+
+
+def test_claude_waits_behind_an_edit_until_its_file_is_formatted() -> None:
+    story = turn_story()
+    line = hook("h1", "Edit", file_path="/p/a")
+    line["request"]["input"]["hook_event_name"] = "PostToolUse"
+    assert story.codec.receive(encode(line)) == [FilesChanged("h1", ("/p/a",))]
+    (output,) = story.codec.proceed("h1")
+    assert isinstance(output, WriteLine)
+    assert answers([json.loads(output.data)]) == [{}]
+    assert story.codec.proceed("h1") == []
 
 
 def test_a_subagents_call_is_checked_in_its_session() -> None:

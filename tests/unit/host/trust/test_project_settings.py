@@ -112,7 +112,13 @@ PLANTED: dict[str, tuple[str, object, list[tuple[str, str, str]]]] = {
             ("opencode", "provider.p", '{"npm": "evil"}'),
             ("any", "plugin", "evil"),
             ("any", "mcp.s", "sh -c x"),
+            ("any", "formatter.f", "fmt"),
         ],
+    ),
+    "opencode formatters that are built in": (
+        "opencode.json",
+        {"formatter": True},
+        [("opencode", "formatter", "true"), ("any", "formatter", "true")],
     ),
     "opencode agent": (
         ".opencode/agent/a.md",

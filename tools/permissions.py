@@ -14,7 +14,7 @@ from tools.generated_files import ROOT, settle
 DOC = ROOT / "docs" / "permissions.md"
 BEGIN, END = "<!-- enforcement: written by tools/permissions.py (make gen) -->", "<!-- /enforcement -->"
 LEGEND = (
-    "✓ the rules hold; ✗ not for all calls, see below; K the kernel holds a `deny` of it if `sandbox` is set "
+    "✓ the rules hold; ✗ not for all calls, see below; K the kernel holds a `deny` of it where a sandbox can be made "
     "([sandbox.md](sandbox.md)); – the agent has no tool for it."
 )
 

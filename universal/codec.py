@@ -662,6 +662,11 @@ class AgentSpec:
     rewinds: bool = False
     """True if it can continue after an earlier answer (`LaunchOptions.resume_at`). Its DONE then has `anchor` in metadata."""
 
+    @property
+    def kernel_keys(self) -> tuple[str, ...]:
+        """The permission keys whose denies a sandbox holds with this agent, and its protocol does not, or not all of them."""
+        return tuple(key for key in self.sandbox.shown if self.enforcement.gap(key) or self.enforcement.partial)
+
     def rules_in(self, environment: Mapping[str, str]) -> tuple[Rule, ...]:
         """Return `default_rules` with the agent's own folder moved to where this environment puts it.
 

@@ -1,5 +1,7 @@
 """What a sandbox around an agent's process must hold, by permission rules. Pure: `shim.processes.sandbox` makes mounts of it.
 
+auto     nobody has said it: `project` where a rule that an agent's protocol cannot hold needs it, and where nobody has trusted
+         the project; else `off`
 off      none
 project  the agent sees the system, its own state and the project; what rules deny is held too
 strict   the same, and no host but its model's and those that rules allow; without a working sandbox it does not start
@@ -13,13 +15,20 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from universal.permissions import Rule, decide, matches
 
-Level: TypeAlias = Literal["off", "project", "strict"]
-LEVELS: tuple[Level, ...] = ("off", "project", "strict")
-"""From the mildest to the strictest."""
+Level: TypeAlias = Literal["auto", "off", "project", "strict"]
+LEVELS: tuple[Level, ...] = ("auto", "off", "project", "strict")
+"""From the mildest to the strictest. Any word is stricter than none (`auto`)."""
+TIGHTER: tuple[Level, ...] = ("project", "strict")
+"""Levels that somebody may want who may not loosen anything: a project, a session, an agent of the configuration."""
 HELD_KEYS = ("edit", "read", "external_directory", "webfetch")
 """Permission keys whose `deny` becomes mounts or the lack of a network."""
 ANY_NAME = "\ue000"
 """A name that no pattern of a rule names: what holds for it holds for all that is not named."""
+
+
+def tighter_of(value: object) -> Level:
+    """Return a level of TIGHTER, or `auto` for anything else."""
+    return "strict" if value == "strict" else "project" if value == "project" else "auto"
 
 
 def strictest(*levels: Level) -> Level:
@@ -42,7 +51,7 @@ class SandboxUse(NamedTuple):
     shown      keys of `HELD_KEYS` that hold in runs of the real agent (`tests/e2e/test_sandbox_agents.py`)
     """
 
-    level: Level = "off"
+    level: Level = "auto"
     paths: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -73,9 +82,20 @@ class Bounds(NamedTuple):
     web: tuple[Rule, ...] | None = None
 
 
+class Held(NamedTuple):
+    """What a process is held to (`bounds`), and what it would be held to, were it possible on this machine (`demand`).
+
+    `may_change`: whether the next prompt may demand something else.
+    """
+
+    bounds: Bounds | None = None
+    demand: Bounds | None = None
+    may_change: bool = True
+
+
 def bounds_of(level: Level, rules: Iterable[Rule]) -> Bounds | None:
-    """Return what these rules demand of a sandbox of this level, or None for no sandbox."""
-    if level == "off":
+    """Return what these rules demand of a sandbox of this level, or None for no sandbox (`auto`, `off`)."""
+    if level not in TIGHTER:
         return None
     every = tuple(rules)
 

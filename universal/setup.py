@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 from universal.permissions import Rule
+from universal.sandbox import Level
 
 Part: TypeAlias = Literal["mcp", "subagents"]
 """A part of a set-up that not every agent takes: its MCP servers, and its agents that are only subagents."""
@@ -52,6 +53,7 @@ class ConfigAgent(NamedTuple):
     rules  its own permission rules
     steps  most steps of the model for one prompt; None without a limit
     idle   keys of it that no agent of this server applies
+    sandbox  what it runs in, at least (`sandbox` of it: our own key)
     """
 
     name: str
@@ -65,6 +67,7 @@ class ConfigAgent(NamedTuple):
     steps: int | None = None
     is_hidden: bool = False
     idle: tuple[str, ...] = ()
+    sandbox: Level = "auto"
 
     @property
     def text(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from shim.agents.offered_commands import Offer
 from universal.codec import AgentSpec, Mode, Model, modes_of
 from universal.permissions import MODES
+from universal.sandbox import TIGHTER, Level, strictest
 from universal.setup import ConfigAgent
 
 EMPTY: Mapping[str, ConfigAgent] = {}
@@ -40,6 +41,19 @@ class OfferedMode:
     specs: tuple[AgentSpec, ...] = ()
     is_subagent: bool = False
     own: ConfigAgent | None = None
+
+    @property
+    def words(self) -> str:
+        """Its description, and which agents run in a sandbox in it, as far as no rule decides that."""
+        of_mode: Level = self.own.sandbox if self.own is not None else "auto"
+        levels = {spec.title: strictest(spec.sandbox.level, of_mode) for spec in self.specs if spec.binaries}
+        found = {level: [title for title, its in levels.items() if its == level] for level in TIGHTER}
+        texts = [
+            f"In a sandbox ({level}){'' if len(names) == len(levels) else ': ' + ', '.join(names)}."
+            for level, names in found.items()
+            if names
+        ]
+        return " ".join(filter(None, (self.description, *texts)))
 
 
 GENERAL = OfferedMode(

@@ -9,19 +9,25 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import universal
 from shim.agents.login_signs import place
 from shim.host.files.roots import repository_above
-from shim.lib.errors import AgentStartFailed
+from shim.lib.errors import AgentStartFailed, InvalidRequest
 from shim.processes import sandbox_start
 from shim.processes.egress import Egress, Reach
 from shim.processes.sandbox import SYSTEM, Enclosure, Tool, enclose, find_tool
 from universal.codec import AgentSpec, LaunchSpec
+from universal.lib.jsonvalue import obj
 from universal.permissions import Rule
-from universal.sandbox import Bounds, bounds_of
+from universal.sandbox import TIGHTER, Bounds, Level, bounds_of, strictest, tighter_of
+from universal.session.values import SessionRecord
+from universal.setup import ConfigAgent
 
+KEY = "sandbox"
+"""Key in a session's `metadata`, and of an agent of OpenCode's configuration: a level that only tightens."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 STARTER = str(Path(sandbox_start.__file__))
 FILE_BYTES = 2**20
@@ -31,14 +37,53 @@ PACKAGE = str(Path(universal.__file__).parent)
 """Files of ours that agents load (Pi's gate)."""
 
 
-def bounds(spec: AgentSpec, rules: Iterable[Rule]) -> Bounds | None:
+def bounds(spec: AgentSpec, rules: Sequence[Rule], wanted: Level = "auto", *, is_trusted: bool = True) -> Bounds | None:
     """Return what a process under these rules is held to, or None. An agent inside of the server has no process.
 
-    One that is an HTTP server keeps the network in `project`, since we reach it that way.
+    In: the level that the session or the prompt wants; whether the project's settings are trusted. One that is an HTTP server
+    keeps the network in `project`, since we reach it that way.
     """
-    found = bounds_of(spec.sandbox.level, rules) if spec.binaries else None
+    if not spec.binaries:
+        return None
+    level = strictest(spec.sandbox.level, wanted)
+    if level == "auto" and spec.sandbox.shown and (not is_trusted or needs_kernel(spec, rules)):
+        level = "project"
+    found = bounds_of(level, rules)
     is_reached_by_network = spec.transport == "http" and found is not None and found.level == "project"
     return found._replace(web=None) if found is not None and is_reached_by_network else found
+
+
+def needs_kernel(spec: AgentSpec, rules: Iterable[Rule]) -> bool:
+    """Whether a rule denies what nothing but the kernel holds with this agent, as runs of the real agent have shown."""
+    if not spec.kernel_keys:
+        return False
+    gaps = spec.enforcement.gaps(rule for rule in rules if rule.action != "ask")
+    return any(key in spec.sandbox.shown for key in gaps)
+
+
+def may_be_held(spec: AgentSpec, demand: Bounds | None) -> bool:
+    """Whether other rules may change what the kernel must hold this agent to. In: what it is held to now."""
+    return demand is not None or (bool(spec.binaries) and (spec.sandbox.level in TIGHTER or bool(spec.kernel_keys)))
+
+
+def without_sandbox(spec: AgentSpec, why: str, *, is_missed: bool) -> str:
+    """Return the sentence for a person that this agent has no sandbox though it should; "" if nobody misses it."""
+    is_told = why and (is_missed or spec.sandbox.level != "auto")
+    return f"{spec.title} runs without the sandbox that would hold it to your rules. {why}" if is_told else ""
+
+
+def level_of(record: SessionRecord, agent: ConfigAgent | None) -> Level:
+    """Return the stricter one of the levels of a session and of the agent of the configuration that a prompt names."""
+    of_agent: Level = agent.sandbox if agent is not None else "auto"
+    of_session = record.metadata.get(KEY) if record.metadata else None
+    return of_agent if of_session is None else strictest(tighter_of(of_session), of_agent)
+
+
+def check_level(metadata: Any) -> None:
+    """Raise InvalidRequest if a session's `metadata` has no usable level. It only tightens."""
+    value = obj(metadata).get(KEY)
+    if value is not None and value not in TIGHTER:
+        raise InvalidRequest(f"metadata.{KEY} cannot be used: give {' or '.join(TIGHTER)}, not {str(value)[:100]!r}.")
 
 
 def held_keys(spec: AgentSpec, bounds: Bounds | None) -> tuple[str, ...]:
@@ -48,9 +93,8 @@ def held_keys(spec: AgentSpec, bounds: Bounds | None) -> tuple[str, ...]:
     return tuple(key for key in spec.sandbox.shown if key != "webfetch" or bounds.web is not None)
 
 
-async def bounds_here(spec: AgentSpec, rules: Iterable[Rule], environ: Mapping[str, str]) -> tuple[Bounds | None, str]:
+async def bounds_here(wanted: Bounds | None, environ: Mapping[str, str]) -> tuple[Bounds | None, str]:
     """Return the bounds, and why there are none where the level is `project` and this machine makes no sandboxes."""
-    wanted = bounds(spec, rules)
     if wanted is None or wanted.level == "strict":
         return wanted, ""
     why = (await asyncio.to_thread(tool, environ)).why

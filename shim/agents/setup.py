@@ -39,7 +39,7 @@ def _with_sandbox(spec: AgentSpec, settings: Settings, agent: CustomAgent | None
     """Return the spec with the sandbox of the settings: the stricter level of the server's and the agent's, and its folders."""
     level = strictest(settings.sandbox, agent.sandbox) if agent is not None else settings.sandbox
     paths = agent.sandbox_paths if agent is not None else ()
-    return replace(spec, sandbox=spec.sandbox._replace(level=level, paths=paths)) if level != "off" or paths else spec
+    return replace(spec, sandbox=spec.sandbox._replace(level=level, paths=paths)) if level != "auto" or paths else spec
 
 
 def _configured_spec(name: str, agent: CustomAgent) -> AgentSpec:

@@ -36,7 +36,7 @@ from shim.store.memory import MemoryStore
 from universal.codec import AgentSpec, Exit, LaunchSpec, LoginCheck
 from universal.lib.jsonvalue import arr, obj, text
 from universal.permissions import PERMISSION_KEYS
-from universal.sandbox import SandboxUse
+from universal.sandbox import TIGHTER, SandboxUse
 from universal.setup import PARTS, DirectorySetup
 
 # --- a prompt through the whole chain ---------------------------------------------------------------------------
@@ -284,15 +284,15 @@ async def _check_agent(agent: Agent, environ: Mapping[str, str], setup: Director
         rules_by=spec.enforcement.by,
         rules_missing=tuple(key for key in PERMISSION_KEYS if spec.enforcement.gap(key)),
         sandbox=_sandbox_words(spec.sandbox, why),
-        sandbox_why=why if spec.sandbox.level != "off" and spec.binaries else "",
+        sandbox_why=why if spec.sandbox.level in TIGHTER and spec.binaries else "",
         setup_missing=tuple(PARTS[part] for part in spec.setup.gaps(setup)),
     )
 
 
 def _sandbox_words(use: SandboxUse, why: str) -> str:
     """The level, and what the kernel holds, or whether it could."""
-    if use.level == "off":
-        return "off; this machine can make none" if why else "off; bubblewrap works here"
+    if use.level not in TIGHTER:
+        return f"{use.level}; this machine can make none" if why else f"{use.level}; bubblewrap works here"
     return f"{use.level}; not here" if why else f"{use.level}; the kernel holds denies of {', '.join(use.shown) or 'nothing yet'}"
 
 

@@ -511,8 +511,9 @@ class Settings(BaseModel):
     )
 
     sandbox: Annotated[Level, BeforeValidator(_lower)] = Field(
-        default="off",
-        description="What agents run in (docs/sandbox.md): `off`; `project`, they see the system, their state and the project, "
+        default="auto",
+        description="What agents run in (docs/sandbox.md): `auto`, a sandbox where the agent's protocol cannot hold a rule, and "
+        "in projects that nobody has trusted; `off`; `project`, they see the system, their state and the project, "
         "and the kernel holds what rules deny; `strict`, also no host but the model's, or no start. A project only tightens.",
     )
 
@@ -555,12 +556,12 @@ class Settings(BaseModel):
         """
         values: dict[str, Any] = {}
         origins: dict[str, str] = {}
-        of_project = "off"
+        of_project = "auto"
         for path in config_files():
             table = _read(path)
             if path.name == PROJECT_FILE:
                 _check_project_file(path, table)
-                of_project = table.pop("sandbox", "off")
+                of_project = table.pop("sandbox", "auto")
             for name, value in table.items():
                 values[name], origins[name] = value, f"file {path}"
         for name, variable in ((name, variable) for name, several in ALIASES.items() for variable in several):
@@ -571,7 +572,9 @@ class Settings(BaseModel):
         for name, value in (flags or {}).items():
             if value is not None and value != []:
                 values[name], origins[name] = value, f"flag --{name.replace('_', '-')}"
-        if of_project not in LEVELS[: 1 + LEVELS.index(values.get("sandbox", "off"))]:  # a project only tightens
+        level = str(values.get("sandbox", "auto")).lower()
+        milder = LEVELS[: 1 + LEVELS.index(level)] if level in LEVELS else LEVELS
+        if of_project not in ("off", *milder):  # a project only tightens
             values["sandbox"], origins["sandbox"] = of_project, f"file {Path.cwd() / PROJECT_FILE}"
         try:
             settings = cls(**values)

@@ -27,7 +27,7 @@ class CustomAgent(BaseModel):
     command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] = ()
     title: str | None = None
     env: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
-    sandbox: Level = "off"
+    sandbox: Level = "auto"
     sandbox_paths: tuple[Annotated[str, Field(pattern="^(~|/|\\$[A-Za-z_])")], ...] = ()
 
     @model_validator(mode="after")

@@ -120,19 +120,18 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str]) -> list[str]:
     is_open = decide("external_directory", [f"/{ANY_NAME}"], place.bounds.outside) == "allow"
     args += _open_system(base) if is_open else _system(home)
     args += ["--dir", place.temporary]
-    args += _binds("--ro-bind-try", (*(f"{home}/{name}" for name in OF_PERSON), *place.readable))
-    args += (
-        [] if is_open else _binds("--bind-try" if base == "writable" else "--ro-bind-try", _folders_outside(place.bounds.outside))
-    )
-    args += _binds("--bind-try", place.writable)
-    if place.directory != os.path.realpath(place.directory):  # a link leads there
+    if not is_open:
+        args += _binds("--ro-bind-try", (*(f"{home}/{name}" for name in OF_PERSON), *place.readable))
+        args += _binds("--bind-try" if base == "writable" else "--ro-bind-try", _folders_outside(place.bounds.outside))
+    args += _binds("--bind-try", map(os.path.realpath, place.writable) if is_open else place.writable)
+    if not is_open and place.directory != os.path.realpath(place.directory):  # a link leads there
         args += ["--symlink", os.path.realpath(place.directory), place.directory]
     mounts = _project(place, root, base)
     for path in sorted(mounts, key=lambda path: len(Path(path).parts)):
         args += _mount(path, mounts[path])
     empty = [path for path, verdict in mounts.items() if verdict == "hidden" and Path(path).is_dir()]
     args += [arg for path in empty for arg in ("--remount-ro", path)]  # last: places in them are mounted before
-    args += _binds("--ro-bind-try", place.fixed)
+    args += _binds("--ro-bind-try", map(os.path.realpath, place.fixed) if is_open else place.fixed)
     argv = [*place.starter, *argv]
     limited = argv if os.geteuid() == 0 else ["/bin/sh", "-c", LIMITED, "sh", *argv]
     return [*args, "--chdir", place.directory, "--", *limited]
@@ -168,7 +167,7 @@ def _system(home: str) -> list[str]:
 
 
 def _open_system(base: Verdict) -> list[str]:
-    """Everything, where rules allow every folder outside of the project."""
+    """Everything, where rules allow every folder outside of the project. Its links are there: nothing is mounted through one."""
     return [*(("--bind" if base == "writable" else "--ro-bind"), "/", "/"), "--proc", "/proc", *_devices(), *_secrets()]
 
 

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from shim.processes.sandbox import find_tool
+from shim.sessions.permissions.trust_question import WITHOUT
 from universal.registry import agents
 
 from .support.agents import AGENTS
@@ -27,8 +28,13 @@ pytestmark = [
     pytest.mark.skipif(bool(TOOL.why), reason=f"no sandbox can be made here: {TOOL.why}"),
 ]
 TURN_S = 120
+ASKS: dict[str, tuple[str, Json]] = {
+    "permission.asked": ("permission", {"reply": "once"}),
+    "question.asked": ("question", {"answers": [[WITHOUT]]}),
+}
 KEYS = ("edit", "read", "external_directory", "webfetch")
 RULES = {"*": "allow", "bash": "allow", "edit": "deny", "read": {"*": "allow", "secrets/*": "deny"}}
+FREE = {"*": "allow", "bash": "allow"}
 RULES_ALL: Json = {**RULES, "external_directory": "deny", "webfetch": "deny"}
 SECRET, FAR_SECRET, PAGE = "magenta-inside", "indigo-outside", "ochre-page"
 FIRST = "what the first prompt says"
@@ -81,15 +87,16 @@ def keys_in(said: str) -> set[str]:
 
 
 def play(bed: Bench, watch: Watch, stream: Stream, scene: str) -> str:
-    """One turn in the agent's loosest mode; every request is accepted. Gives all that tools have said."""
-    at = stream.mark()
+    """One turn in the agent's loosest mode; every request is accepted, and trust declined. Gives all that tools have said."""
+    at, before = stream.mark(), len(bed.model.requests())
     bed.api.prompt(watch.session, f"[scene:{scene}] {FIRST}", agent=MODES.get(bed.agent, "bypass"))
     while True:
-        event = stream.wait(lambda e: e["type"] in ("session.idle", "permission.asked"), since=at, timeout_s=TURN_S)
+        event = stream.wait(lambda e: e["type"] in ("session.idle", *ASKS), since=at, timeout_s=TURN_S)
         at = next(n for n, (_, seen) in enumerate(stream.events) if seen is event) + 1
         if event["type"] == "session.idle":
-            return json.dumps([request["body"] for request in bed.model.requests()[-3:]])
-        bed.api.post(f"/permission/{event['properties']['id']}/reply", {"reply": "once"})
+            return json.dumps([request["body"] for request in bed.model.requests()[before:]])
+        kind, answer = ASKS[event["type"]]
+        bed.api.post(f"/{kind}/{event['properties']['id']}/reply", answer)
 
 
 @pytest.mark.parametrize("agent", CASES)
@@ -115,4 +122,34 @@ def test_denied_things_do_not_happen_whatever_a_command_does(agent: str, page: s
         [after] = bed.agents()
         assert after != before
         assert said.count(FIRST) >= 2, "the new process goes on with the conversation"
+        stream.close()
+
+
+@pytest.mark.parametrize("agent", ["opencode-acp", *nightly("claude-agent-acp")])
+def test_unasked_the_kernel_holds_what_the_agents_protocol_cannot(agent: str, page: str) -> None:
+    with bench(agent, config={"permission": FREE}, IS_SANDBOX="1") as bed:
+        command = probe(bed, page)
+        stream = Stream(bed.api)
+        said = play(bed, Watch.on(bed.api, stream), stream, f"bash:{command}")
+        assert keys_in(said) >= {"edit", "read", "external_directory"}, "no rule needs a sandbox"
+        (bed.place.project / "made.txt").unlink()
+        configure(bed.place, {**json.loads(configuration_file(bed.place).read_text()), "permission": RULES_ALL})
+        said = play(bed, Watch.on(bed.api, stream), stream, f"bash:{command}")
+        assert "edit=" in said, f"the command ran: {said[-3000:]}"
+        assert keys_in(said) == set()
+        assert not (bed.place.project / "made.txt").exists()
+        stream.close()
+
+
+def test_in_an_untrusted_project_the_agent_sees_the_project_alone() -> None:
+    with bench("claude", config={"permission": {"bash": "allow"}}, IS_SANDBOX="1") as bed:
+        outside = bed.place.root / "outside"
+        outside.mkdir()
+        (outside / "far.txt").write_text(FAR_SECRET)
+        stream = Stream(bed.api)
+        scene = f"bash:cat {outside}/far.txt; echo looked >> seen.txt"
+        assert FAR_SECRET in play(bed, Watch.on(bed.api, stream), stream, scene), "there is nothing to trust"
+        (bed.place.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"planted": {"command": "sh"}}}))
+        assert FAR_SECRET not in play(bed, Watch.on(bed.api, stream), stream, scene), "a person has declined"
+        assert (bed.place.project / "seen.txt").read_text() == "looked\n" * 2, "its work in the project goes on"
         stream.close()

@@ -83,7 +83,7 @@ LOSES_INSTRUCTIONS = {"codex"}
 
 @pytest.fixture(params=[CLAUDE, "codex", "pi", *nightly("opencode")])
 def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    with bench(request.param, config={}) as made:
+    with bench(request.param, config={}, SHIM_SANDBOX="off") as made:  # what the kernel holds would hide what we leave in
         yield made
 
 
@@ -118,7 +118,7 @@ def test_nothing_runs_before_trust_and_all_of_it_after(server: Bench) -> None:
 
 
 def test_declined_project_settings_never_run() -> None:
-    with bench(CLAUDE, config={}) as server:
+    with bench(CLAUDE, config={}, SHIM_SANDBOX="off") as server:
         plant_claude(server.place)
         stream = Stream(server.api)
         server.later(stream.close)

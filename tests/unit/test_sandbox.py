@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from universal.permissions import Rule, rules_from_config
-from universal.sandbox import LEVELS, Bounds, Level, bounds_of, strictest
+from universal.sandbox import LEVELS, TIGHTER, Bounds, Level, bounds_of, strictest, tighter_of
 
 
 def bounds(config: object, level: Level = "project") -> Bounds:
@@ -15,12 +15,22 @@ def bounds(config: object, level: Level = "project") -> Bounds:
 
 
 def test_the_stricter_level_wins() -> None:
-    assert [strictest("off", level) for level in LEVELS] == list(LEVELS)
+    assert [strictest("auto", level) for level in LEVELS] == list(LEVELS), "any word is stricter than none"
+    assert [strictest("off", level) for level in TIGHTER] == list(TIGHTER)
     assert strictest("strict", "project") == "strict"
 
 
-def test_without_a_level_there_are_no_bounds() -> None:
-    assert bounds_of("off", rules_from_config({"edit": "deny"})) is None
+@pytest.mark.parametrize("level", ["auto", "off"])
+def test_without_a_level_there_are_no_bounds(level: Level) -> None:
+    assert bounds_of(level, rules_from_config({"edit": "deny"})) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "level"),
+    [("strict", "strict"), ("project", "project"), ("off", "auto"), ("Strict", "auto"), (1, "auto"), ([], "auto")],
+)
+def test_a_level_of_a_project_or_session_is_a_tighter_one_or_none(value: object, level: Level) -> None:
+    assert tighter_of(value) == level
 
 
 @pytest.mark.parametrize("config", [{}, {"edit": "ask", "read": {"*.env": "ask"}, "bash": "deny", "external_directory": "ask"}])

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import structlog
 
 from shim.agents.directory import Agent, AgentDirectory
-from shim.agents.sandboxes import bounds_here
+from shim.agents.sandboxes import bounds, bounds_here
 from shim.agents.start_state import StartState, has_login_sign, start_state, working_tree
 from shim.host.config.setups import Setups
 from shim.host.files.roots import require
@@ -503,7 +503,7 @@ class SpareAgents:
         if setup.servers and self._setups.plugins is not None and not agent.spec.setup.reads_own:
             self._setups.plugins.wake(directory, with_project=True)
         rules = self._config_rules(directory).all
-        held, _ = await bounds_here(agent.spec, rules, self._agents.environment())
+        held, _ = await bounds_here(bounds(agent.spec, rules), self._agents.environment())
         options = LaunchOptions(
             agent.located.path or "",
             directory,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from shim.agents.catalog import OfferedMode, models_of, takes_images, with_models
 from shim.agents.offered_commands import Offer, OfferedCommand
-from universal.codec import Model
-from universal.permissions import MODES, Enforcement
-from universal.sandbox import SandboxUse
+from universal.codec import AgentSpec, Model
+from universal.permissions import MODES
+from universal.sandbox import TIGHTER
 from universal.setup import NO_SETUP, PARTS, DirectorySetup
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ def agent(mode: OfferedMode, offers: Sequence[Offer] = (), setup: DirectorySetup
     Its options tell of each coding agent that has it who enforces the rules, when a prompt during a turn reaches it, and what of
     the directory's set-up has no effect (`setup`). A model that none of `offers` has is left out.
     """
-    enforced = {spec.name: _enforcement(spec.enforcement, spec.sandbox) for spec in mode.specs}
+    enforced = {spec.name: _enforcement(spec) for spec in mode.specs}
     own = mode.own
     rules = own.rules if own is not None else ()
     row: host_types.Agent = {
         "name": mode.name,
-        "description": mode.description,
+        "description": mode.words,
         "mode": "subagent" if mode.is_subagent else "primary" if own is None else own.mode,
         "native": own is None or mode.name in MODES,
         # Without rules of its own: those of the configuration apply in all modes.
@@ -103,11 +103,13 @@ def _delivery(mode: OfferedMode) -> dict[str, object]:
     return {spec.name: {"queue": spec.no_steering} if spec.no_steering else "steer" for spec in mode.specs}
 
 
-def _enforcement(enforcement: Enforcement, sandbox: SandboxUse) -> dict[str, object]:
+def _enforcement(spec: AgentSpec) -> dict[str, object]:
     """Who enforces rules, which rules do not hold as written, and what the kernel holds in the agent's sandbox."""
+    enforcement, level = spec.enforcement, spec.sandbox.level
     more = {"partial": enforcement.partial, "noAsks": enforcement.no_asks}
     reasons = {key: words for key, words in more.items() if words}
-    kernel = {"sandbox": {"level": sandbox.level, "denies": list(sandbox.shown)}} if sandbox.level != "off" else {}
+    denies = spec.sandbox.shown if level != "auto" else spec.kernel_keys
+    kernel = {"sandbox": {"level": level, "denies": list(denies)}} if level in TIGHTER or denies else {}
     return {"by": enforcement.by, "missing": dict(enforcement.missing), **reasons, **kernel}
 
 

@@ -31,8 +31,8 @@ def agent(mode: OfferedMode, permissions: list[types.PermissionRule]) -> host_ty
         "permissions": permissions,
         "request": {"settings": {}, "headers": {}, "body": {}},
     }
-    if mode.description:
-        info["description"] = mode.description
+    if mode.words:
+        info["description"] = mode.words
     if own is not None and own.prompt:
         info["system"] = own.prompt
     if own is not None and own.color:

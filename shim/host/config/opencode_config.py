@@ -56,6 +56,7 @@ from shim.lib import disk
 from shim.processes.child_environment import child_environment
 from universal.lib.jsonvalue import obj, text
 from universal.permissions import BUILD, MODES, PLAN, Rule, rules_from_config
+from universal.sandbox import tighter_of
 from universal.setup import ConfigAgent
 
 __all__ = [
@@ -218,6 +219,7 @@ def agents_of(values: Mapping[str, Any]) -> dict[str, ConfigAgent]:
             row.get("steps") or row.get("maxSteps"),
             row.get("hidden") is True,
             tuple(key for key in row if key in _IDLE),
+            tighter_of(row.get("sandbox")),
         )
         for name, row in rows.items()
         if name not in _NATIVE_AGENTS

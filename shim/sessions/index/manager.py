@@ -14,6 +14,7 @@ from typing import Any, Unpack
 
 import structlog
 
+from shim.agents.sandboxes import check_level
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.files.roots import require
 from shim.lib.errors import (
@@ -617,6 +618,7 @@ def check_metadata(metadata: object) -> None:
     """Raise InvalidRequest if a session's `metadata` has an invalid value of ours."""
     check_unattended(metadata)
     check_continue_at_reset(metadata)
+    check_level(metadata)
     labels_of(metadata)
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from shim.agents.directory import Agent
 from shim.agents.login_signs import place
-from shim.agents.sandboxes import bounds, bounds_here, held_keys
+from shim.agents.sandboxes import bounds, bounds_here, held_keys, level_of, may_be_held, without_sandbox
 from shim.agents.spares.agent_room import WAIT_S
 from shim.host.trust.project_settings import folders_of
 from shim.lib import disk
@@ -37,7 +37,7 @@ from universal.events import ErrorData, EventType, ItemData, ItemDeltaData
 from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart, TextPart
 from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Policy
-from universal.sandbox import Bounds
+from universal.sandbox import Bounds, Held
 from universal.session.user_prompt import Delivery
 from universal.setup import setup_notice
 from universal.tools.accesses import Place
@@ -259,15 +259,19 @@ class PromptDispatcher:
     def _is_ready_for(self, pending: PendingPrompt) -> bool:
         process = self._process
         is_same = process.agent == pending.agent and self.has_project_settings == self.may_use_project_settings
-        if process.bounds is not None and is_same:  # a mount cannot be changed: other rules need another process
-            is_same = process.bounds == self._bounds(pending)
+        names_own = pending.prompt.mode != (pending.choice or pending.user_prompt).mode
+        if is_same and (process.held.may_change or names_own or self._state.session.record.metadata):
+            is_same = process.held.demand == self._demand(pending)  # mounts cannot be changed: others need another process
         return process.is_alive and is_same and process.codec is not None and not pending.refused
 
-    def _bounds(self, pending: PendingPrompt) -> Bounds | None:
+    def _demand(self, pending: PendingPrompt) -> Bounds | None:
         """What the kernel must hold the agent to in this prompt; None without a sandbox."""
-        agent = self._deps.agents.get(pending.agent)
-        policy = self._policy(self._state, (pending.choice or pending.user_prompt).mode)
-        return bounds(agent.spec, policy.for_agent()) if agent is not None else None
+        agent, mode = self._deps.agents.get(pending.agent), (pending.choice or pending.user_prompt).mode
+        if agent is None:
+            return None
+        config, rules = self._deps.config_now(self._directory), self._policy(self._state, mode).for_agent()
+        level = level_of(self._state.session.record, config.primary_agents.get(mode) if config is not None else None)
+        return bounds(agent.spec, rules, level, is_trusted=self.may_use_project_settings)
 
     # --- starting the agent ----------------------------------------------------------------------------------
 
@@ -288,14 +292,9 @@ class PromptDispatcher:
                 if self.waiting_key != key:
                     continue  # aborted meanwhile: no agent is started for it
                 start = () if self._is_ready_for(pending) else (self._start_agent(pending),)
-                snapshot = (
-                    ()
-                    if started_key == key
-                    else (
-                        self._snapshots.begin(may_lines_wait=self._holds_calls),
-                        *((self._wait_until_stored(key),) if self._deps.store.ownership.sessions_move else ()),
-                    )
-                )
+                snapshot = () if started_key == key else (self._snapshots.begin(may_lines_wait=self._holds_calls),)
+                if snapshot and self._deps.store.ownership.sessions_move:
+                    snapshot = (*snapshot, self._wait_until_stored(key))
                 started_key = key
                 await asyncio.gather(*start, *snapshot)
             except AgentError as error:
@@ -385,9 +384,10 @@ class PromptDispatcher:
         chosen = self._process.chosen = (pending.choice or pending.user_prompt).mode, pending.prompt.mode or ""
         setup = self._process.setup(with_project=self.has_project_settings)
         self._wake_plugins(agent)
-        own_rules = self._policy(self._state, chosen[0]).for_agent()
-        held, unheld_why = await bounds_here(agent.spec, own_rules, self._deps.agents.environment())
-        rules = (*own_rules, *setup.guard_rules)
+        demand = self._demand(pending)
+        held, unheld_why = await bounds_here(demand, self._deps.agents.environment())
+        self._process.held = Held(held, demand, may_be_held(agent.spec, demand))
+        rules = (*self._policy(self._state, chosen[0]).for_agent(), *setup.guard_rules)
         options = replace(options, rules=rules, project_settings=self.has_project_settings, setup=setup, bounds=held)
         if not options.resume:
             context.forget(self._state.session, name)
@@ -399,11 +399,11 @@ class PromptDispatcher:
     def _notify_gaps(self, agent: Agent, unheld_why: str) -> None:
         """Tell a person, once for each agent, which of their rules cannot be enforced with it, and what it leaves out."""
         policy, spec = self._policy(self._state, self._process.chosen[0]), agent.spec
-        gaps = spec.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, self._process.bounds))
+        gaps = spec.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, self._process.held.bounds))
         missing = spec.setup.gaps(self._process.setup(with_project=self.has_project_settings))
         rules_text = gaps_notice(spec.title, gaps) if gaps else ""
         setup_text = setup_notice(spec.title, missing) if missing else ""
-        sandbox_text = f"{spec.title} runs without the sandbox that the settings want. {unheld_why}" if unheld_why else ""
+        sandbox_text = without_sandbox(spec, unheld_why, is_missed=bool(gaps))
         for kind, text in (("rules", rules_text), ("setup", setup_text), ("sandbox", sandbox_text)):
             if text and (spec.name, kind) not in self._notified:
                 self._notified.add((spec.name, kind))

@@ -31,7 +31,7 @@ from universal.codec import (
 from universal.events import EventType, PermissionData
 from universal.host import HostAnswer, HostCall, HostDone, StopCommand
 from universal.lib.jsonvalue import obj, text
-from universal.sandbox import Bounds
+from universal.sandbox import Held
 from universal.setup import DirectorySetup, SetupUse
 from universal.tools.cards import view_call
 
@@ -89,8 +89,8 @@ class SessionAgent:
         """The last prompt's agent by its name, and the mode in which the process runs it."""
         self.reads_project = False
         """Whether the process was started with the project's settings."""
-        self.bounds: Bounds | None = None
-        """What its sandbox holds; None: it has none."""
+        self.held = Held()
+        """What its sandbox holds."""
         self.is_untried = False
         """Whether the process waited for a session (`shim.agents.spares.spare_agents`) and has said nothing since."""
         self._greeting: Callable[[], Sequence[Output]] = tuple
@@ -122,7 +122,7 @@ class SessionAgent:
     async def start(self, agent: Agent, options: LaunchOptions) -> bool:
         """Start an agent. False if it was dropped or has exited before it was ready. Raises AgentError."""
         self.generation += 1
-        self.resumes, self.reads_project, self.bounds = options.resume, options.project_settings, options.bounds
+        self.resumes, self.reads_project = options.resume, options.project_settings
         generation = self.generation
         spares = self._deps.spares
         spare = await spares.take(agent, options) if spares is not None and not self.is_untried else None
@@ -341,7 +341,7 @@ class SessionAgent:
 
     def call_host(self, call: HostCall) -> None:
         """Begin a file or command call of the agent. The answer comes later. In a sandbox it is refused: we are outside."""
-        if self.bounds is None:
+        if self.held.bounds is None:
             self._host.do(call)
         elif not isinstance(call, StopCommand):
             self._answer_host_call(HostDone(call.call, trouble="refused", error=IN_SANDBOX))

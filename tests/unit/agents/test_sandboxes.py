@@ -7,15 +7,18 @@ from pathlib import Path
 import pytest
 
 from shim.agents import sandboxes
+from shim.agents.catalog import OfferedMode
 from shim.agents.sandboxes import launch_inside, programs
 from shim.agents.setup import agents_of
-from shim.lib.errors import AgentStartFailed
+from shim.lib.errors import AgentStartFailed, InvalidRequest
 from shim.lib.settings import Settings
 from shim.lib.settings_tables import CustomAgent
 from shim.processes.sandbox import Tool
 from universal.codec import AgentSpec, LaunchSpec
-from universal.permissions import Rule
+from universal.permissions import PERMISSION_KEYS, Rule
 from universal.sandbox import bounds_of
+from universal.session.values import SessionRecord
+from universal.setup import ConfigAgent
 
 
 def spec(settings: Settings, name: str = "codex") -> AgentSpec:
@@ -30,7 +33,7 @@ def find(monkeypatch: pytest.MonkeyPatch, tool: Tool) -> None:
 
 
 def test_the_stricter_of_the_servers_and_the_agents_level_counts() -> None:
-    assert spec(Settings()).sandbox.level == "off"
+    assert spec(Settings()).sandbox.level == "auto"
     strict = {"codex": CustomAgent(sandbox="strict", sandbox_paths=("~/.cargo",))}
     settings = Settings(sandbox="project", agents=strict)
     assert (spec(settings).sandbox.level, spec(settings, "claude").sandbox.level) == ("strict", "project")
@@ -38,6 +41,61 @@ def test_the_stricter_of_the_servers_and_the_agents_level_counts() -> None:
     assert spec(settings).binaries == ("codex",), "the agent itself stays"
     loose = {"codex": CustomAgent(sandbox="off", sandbox_paths=("~/.cargo",))}
     assert spec(Settings(sandbox="strict", agents=loose)).sandbox.level == "strict"
+
+
+def deny(key: str) -> tuple[Rule, ...]:
+    return (Rule(key, "*", "deny"),)
+
+
+@pytest.mark.parametrize("name", agents_of(Settings()))
+def test_unasked_an_agent_is_enclosed_where_its_protocol_cannot_hold_a_rule(name: str) -> None:
+    agent = spec(Settings(), name)
+    for key in PERMISSION_KEYS:
+        found = sandboxes.bounds(agent, deny(key))
+        assert (found is not None) is (key in agent.sandbox.shown and bool(agent.enforcement.gap(key))), key
+        assert sandboxes.bounds(spec(Settings(sandbox="off"), name), deny(key)) is None, "the person said `off`"
+    assert sandboxes.bounds(agent, ()) is None
+    asks = tuple(Rule(key, "*", "ask") for key in PERMISSION_KEYS)
+    assert sandboxes.bounds(agent, asks) is None, "no mount asks"
+
+
+@pytest.mark.parametrize("name", agents_of(Settings()))
+def test_unasked_an_agent_is_enclosed_in_an_untrusted_project(name: str) -> None:
+    agent = spec(Settings(), name)
+    found = sandboxes.bounds(agent, (), is_trusted=False)
+    assert (found is not None) is bool(agent.sandbox.shown), "only where it was seen to work"
+    assert sandboxes.bounds(spec(Settings(sandbox="off"), name), (), is_trusted=False) is None
+
+
+def test_a_session_or_an_agent_of_the_configuration_only_tightens() -> None:
+    record = SessionRecord("ses_1", metadata={"sandbox": "strict"})
+    careful, other = ConfigAgent("careful", sandbox="project"), ConfigAgent("other")
+    assert sandboxes.level_of(record, None) == sandboxes.level_of(record, careful) == "strict"
+    assert sandboxes.level_of(SessionRecord("ses_1"), careful) == "project"
+    assert sandboxes.level_of(SessionRecord("ses_1", metadata={"sandbox": "off"}), other) == "auto", "of an older server"
+    found = sandboxes.bounds(spec(Settings(sandbox="off"), "claude"), (), "strict")
+    assert found is not None and found.level == "strict"
+    with pytest.raises(InvalidRequest, match=r"metadata.sandbox cannot be used: give project or strict, not 'off'"):
+        sandboxes.check_level({"sandbox": "off"})
+    sandboxes.check_level({"sandbox": "project"})
+    sandboxes.check_level(None)
+
+
+def test_a_mode_says_who_runs_in_a_sandbox() -> None:
+    codex, claude = spec(Settings(agents={"codex": CustomAgent(sandbox="strict")}), "codex"), spec(Settings(), "claude")
+    assert OfferedMode("build", "Asks.", (codex, claude)).words == "Asks. In a sandbox (strict): Codex."
+    careful = ConfigAgent("careful", sandbox="project")
+    assert OfferedMode("careful", "", (claude,), own=careful).words == "In a sandbox (project)."
+    both = OfferedMode("careful", "", (codex, claude), own=careful)
+    assert both.words == "In a sandbox (project): Claude Code. In a sandbox (strict): Codex."
+    assert OfferedMode("build", "Asks.", (claude,)).words == "Asks."
+
+
+def test_a_part_that_is_denied_needs_the_kernel_where_a_protocol_holds_only_the_whole() -> None:
+    agent = spec(Settings(), "claude-agent-acp")
+    assert agent.enforcement.partial and not agent.enforcement.missing
+    assert sandboxes.bounds(agent, (Rule("read", "*", "deny"),)) is None
+    assert sandboxes.bounds(agent, (Rule("read", "*", "allow"), Rule("read", "secrets/*", "deny"))) is not None
 
 
 def test_the_mock_has_no_process_to_enclose() -> None:

@@ -236,3 +236,13 @@ def test_a_wheel_with_bubblewrap_is_found(tmp_path: Path, monkeypatch: pytest.Mo
     find_tool.cache_clear()
     assert find_tool(str(tmp_path)) == Tool(str(program))
     find_tool.cache_clear()
+
+
+def test_where_all_is_there_nothing_is_mounted_through_a_link(tmp_path: Path, home: Path, project: Path) -> None:
+    """The links of the machine are there too, and no mount can be made behind one."""
+    (tmp_path / "state").mkdir()
+    (home / ".claude").symlink_to(tmp_path / "state")
+    programs = [str(home / ".claude" / "bin")]
+    args = command(project, {"external_directory": "allow", "edit": "deny"}, writable=[str(home / ".claude")], readable=programs)
+    assert state_inside(args, tmp_path / "state") == "writable"
+    assert str(home / ".claude") not in args and programs[0] not in args

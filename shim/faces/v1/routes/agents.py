@@ -107,7 +107,7 @@ def _info(ctx: Ctx, agent: Agent) -> AgentInfo:
         installHint=spec.install_hint,
         trouble=agent.located.why or agent.trouble or None,
         install=_install_state(installation) if installation is not None else None,
-        sandbox=spec.sandbox.level if spec.sandbox.level != "off" else None,
+        sandbox=spec.sandbox.level if spec.sandbox.level != "auto" else None,
     )
 
 

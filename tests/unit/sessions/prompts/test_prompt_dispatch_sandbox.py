@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from shim.agents import sandboxes
+from shim.host.config.opencode_config import OpenCodeConfig
 from shim.processes.sandbox import Tool
 from tests.support.scripted_model import World, ask
 from universal.host import HostDone, ReadText, StopCommand
@@ -29,10 +30,10 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> list[Tool]:
 WAIT_S = 5
 
 
-async def turn(w: World, session: str) -> None:
+async def turn(w: World, session: str, **more: object) -> None:
     """A prompt and its answer. Whether there is a tool for sandboxes is found out in a thread."""
     before = sum(len(agent.commands) for agent in w.agents.spawned)
-    await ask(w, session)
+    await ask(w, session, **more)
     async with asyncio.timeout(WAIT_S):
         while sum(len(agent.commands) for agent in w.agents.spawned) == before:
             await asyncio.sleep(0.005)
@@ -98,3 +99,53 @@ async def test_only_what_the_kernel_does_not_hold_either_is_reported(
     w.rules.append(Rule("edit", "*", action))
     await turn(w, w.session())
     assert any("cannot be held" in str(event.properties) for event in w.hub.events) is is_told
+
+
+GAP = Enforcement("questions", {"edit": "Edits are not seen."})
+
+
+@pytest.mark.parametrize("works", [True, False])
+async def test_unasked_a_rule_that_nothing_else_holds_encloses_the_agent(w: World, tool: list[Tool], works: bool) -> None:
+    if not works:
+        tool.append(Tool(why="There is no program bwrap."))
+    w.agents.limit("one", GAP)
+    w.agents.enclose("one", "auto", shown=("edit",))
+    session = w.session()
+    await turn(w, session)
+    assert w.agent.options.bounds is None
+    w.rules.append(Rule("edit", "*", "deny"))
+    await turn(w, session)
+    await turn(w, session)
+    assert len(w.agents.spawned) == 2, "also where no sandbox can be made it is started again once, and not for each prompt"
+    assert (w.agent.options.bounds is not None) is works
+    words = [str(event.properties) for event in w.hub.events]
+    assert any("cannot be held" in said for said in words) is not works
+    assert any("There is no program bwrap." in said for said in words) is not works
+    del w.rules[:]
+    await turn(w, session)
+    assert w.agent.options.bounds is None
+
+
+async def test_a_session_tightens_while_its_agent_runs(w: World, tool: list[Tool]) -> None:
+    session = w.session()
+    await turn(w, session)
+    assert w.agent.options.bounds is None
+    await w.manager.patch(session, metadata={"sandbox": "project"})
+    await turn(w, session)
+    await turn(w, session)
+    assert len(w.agents.spawned) == 2
+    assert w.agent.options.bounds is not None and w.agent.options.resume
+    await w.manager.patch(session, metadata={})
+    await turn(w, session)
+    assert w.agent.options.bounds is None
+
+
+async def test_an_agent_of_the_configuration_tightens_its_prompts(w: World, tool: list[Tool]) -> None:
+    w.config = OpenCodeConfig({"agent": {"careful": {"mode": "primary", "sandbox": "strict"}}})
+    session = w.session()
+    await turn(w, session)
+    assert w.agent.options.bounds is None
+    await turn(w, session, mode="careful")
+    assert w.agent.options.bounds is not None and w.agent.options.bounds.level == "strict"
+    await turn(w, session, mode="build")
+    assert w.agent.options.bounds is None

@@ -21,7 +21,7 @@ from .wire import Api, Json, Stream, brief, fold, session_of, texts, tools
 DATABASE = "opencode-shim.db"
 MOCK, CLAUDE, CLAUDE_OLD = "mock", "claude", "claude-2.1.197"
 STOP_S = 8
-MODELS_S = 60
+MODELS_S = 120
 QUIET_S = float(os.environ.get("E2E_QUIET_S", "0.6"))
 """Seconds of silence after an idle, in which a late event would be seen; `.ci/nightly` waits twice as long."""
 GUARD = "/bin/sh -c exec 3<&0"

@@ -82,7 +82,7 @@ class Bounds(NamedTuple):
     web: tuple[Rule, ...] | None = None
 
 
-class Held(NamedTuple):
+class SandboxState(NamedTuple):
     """What a process is held to (`bounds`), and what it would be held to, were it possible on this machine (`demand`).
 
     `may_change`: whether the next prompt may demand something else.

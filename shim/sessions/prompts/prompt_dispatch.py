@@ -37,7 +37,7 @@ from universal.events import ErrorData, EventType, ItemData, ItemDeltaData
 from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart, TextPart
 from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Policy
-from universal.sandbox import Bounds, Held
+from universal.sandbox import Bounds, SandboxState
 from universal.session.user_prompt import Delivery
 from universal.setup import setup_notice
 from universal.tools.accesses import Place
@@ -260,8 +260,8 @@ class PromptDispatcher:
         process = self._process
         is_same = process.agent == pending.agent and self.has_project_settings == self.may_use_project_settings
         names_own = pending.prompt.mode != (pending.choice or pending.user_prompt).mode
-        if is_same and (process.held.may_change or names_own or self._state.session.record.metadata):
-            is_same = process.held.demand == self._demand(pending)  # mounts cannot be changed: others need another process
+        if is_same and (process.sandbox.may_change or names_own or self._state.session.record.metadata):
+            is_same = process.sandbox.demand == self._demand(pending)  # mounts cannot be changed: others need another process
         return process.is_alive and is_same and process.codec is not None and not pending.refused
 
     def _demand(self, pending: PendingPrompt) -> Bounds | None:
@@ -386,7 +386,7 @@ class PromptDispatcher:
         self._wake_plugins(agent)
         demand = self._demand(pending)
         held, unheld_why = await bounds_here(demand, self._deps.agents.environment())
-        self._process.held = Held(held, demand, may_be_held(agent.spec, demand))
+        self._process.sandbox = SandboxState(held, demand, may_be_held(agent.spec, demand))
         rules = (*self._policy(self._state, chosen[0]).for_agent(), *setup.guard_rules)
         options = replace(options, rules=rules, project_settings=self.has_project_settings, setup=setup, bounds=held)
         if not options.resume:
@@ -399,7 +399,7 @@ class PromptDispatcher:
     def _notify_gaps(self, agent: Agent, unheld_why: str) -> None:
         """Tell a person, once for each agent, which of their rules cannot be enforced with it, and what it leaves out."""
         policy, spec = self._policy(self._state, self._process.chosen[0]), agent.spec
-        gaps = spec.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, self._process.held.bounds))
+        gaps = spec.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, self._process.sandbox.bounds))
         missing = spec.setup.gaps(self._process.setup(with_project=self.has_project_settings))
         rules_text = gaps_notice(spec.title, gaps) if gaps else ""
         setup_text = setup_notice(spec.title, missing) if missing else ""

@@ -31,7 +31,7 @@ from universal.codec import (
 from universal.events import EventType, PermissionData
 from universal.host import HostAnswer, HostCall, HostDone, StopCommand
 from universal.lib.jsonvalue import obj, text
-from universal.sandbox import Held
+from universal.sandbox import SandboxState
 from universal.setup import DirectorySetup, SetupUse
 from universal.tools.cards import view_call
 
@@ -89,7 +89,7 @@ class SessionAgent:
         """The last prompt's agent by its name, and the mode in which the process runs it."""
         self.reads_project = False
         """Whether the process was started with the project's settings."""
-        self.held = Held()
+        self.sandbox = SandboxState()
         """What its sandbox holds."""
         self.is_untried = False
         """Whether the process waited for a session (`shim.agents.spares.spare_agents`) and has said nothing since."""
@@ -341,7 +341,7 @@ class SessionAgent:
 
     def call_host(self, call: HostCall) -> None:
         """Begin a file or command call of the agent. The answer comes later. In a sandbox it is refused: we are outside."""
-        if self.held.bounds is None:
+        if self.sandbox.bounds is None:
             self._host.do(call)
         elif not isinstance(call, StopCommand):
             self._answer_host_call(HostDone(call.call, trouble="refused", error=IN_SANDBOX))

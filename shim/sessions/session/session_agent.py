@@ -267,7 +267,7 @@ class SessionAgent:
     async def format_file(self, path: str) -> FormattedFile | None:
         """Format a file. None if nothing has changed it. None runs for an agent in a sandbox: it would run outside of it."""
         formatters, agent = self._deps.setups.formatters, self._deps.agents.get(self.agent or "")
-        if formatters is None or agent is None or agent.spec.setup.reads_own or self.bounds is not None:
+        if formatters is None or agent is None or agent.spec.setup.reads_own or self.sandbox.bounds is not None:
             return None
         return await formatters.format(self._directory, path, with_project=self.reads_project)
 

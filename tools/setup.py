@@ -75,8 +75,8 @@ ROWS: Mapping[str, Row] = {
     "lsp": Row("OpenCode alone", "This server runs no language servers ([ADR 35](adr/0035-no-language-servers.md))."),
     "mcp": Row(
         "in part",
-        "The servers are started by {mcp}. Of those that get them from this server, Claude Code 2.1.330, Codex 0.169.0 and "
-        "Claude Agent (ACP) were run. {no_mcp} start their own alone. `oauth` is not used.",
+        "The servers are started by {mcp}. Of those that get them from this server, Claude Code 2.1.330, Codex 0.169.0, "
+        "Pi 0.87.1 and Claude Agent (ACP) were run. {no_mcp} start their own alone. `oauth` is not used.",
     ),
     "mode": Row("in part", "The older form of `agent`."),
     "model": Row("acts", "For prompts that name none, if it is a model of an agent that is here, as `/models` names it."),

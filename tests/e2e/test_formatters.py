@@ -9,9 +9,8 @@ import pytest
 
 from shim.sessions.permissions.trust_question import WITHOUT
 
-from .support.bench import CLAUDE, Bench, bench
+from .support.bench import CLAUDE, Bench, bench, open_watch, turn
 from .support.wire import Json
-from .test_plugins import open_watch, turn
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 UPPER = "import sys, pathlib, time; time.sleep(0.3); p = pathlib.Path(sys.argv[1]); p.write_text(p.read_text().upper())"

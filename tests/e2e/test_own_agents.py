@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from .support.bench import CLAUDE, Bench, Watch, bench
+from .support.bench import CLAUDE, Bench, bench, open_watch, turn
 from .support.children import wait_for
-from .support.wire import Json, Stream, tools
+from .support.wire import Json
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 SCRIBE, LOOKUP, HELD = "PROMPT-OF-SCRIBE", "PROMPT-OF-LOOKUP", "held by the agent's rule"
@@ -30,19 +30,6 @@ def request_of(server: Bench, prompt: str) -> str:
     return json.dumps(rows[-1])
 
 
-def turn(server: Bench, watch: Watch, prompt: str, **fields: str) -> list[Json]:
-    """Send a prompt, and allow all that is asked. Out: the tool parts."""
-    at = watch.prompt(prompt, **fields)
-
-    def answer_asks() -> object:
-        for ask in server.api.get("/permission"):
-            server.api.post(f"/permission/{ask['id']}/reply", {"reply": "once"})
-        return watch.at_rest(at)
-
-    wait_for(answer_asks, 60, "the turn does not end")
-    return tools(watch.wait_for_answer(at))
-
-
 @pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi", "claude-agent-acp"])
 def test_a_primary_agent_is_chosen_by_name(agent: str) -> None:
     with bench(agent, config={"permission": {"bash": "allow"}}) as server:
@@ -51,9 +38,7 @@ def test_a_primary_agent_is_chosen_by_name(agent: str) -> None:
         rows = {row["name"]: row for row in server.api.get("/agent")}
         assert (rows["scribe"]["mode"], rows["scribe"]["color"], rows["scribe"]["steps"]) == ("primary", "#ff8800", 7)
         assert (rows["scribe"]["prompt"], rows["lookup"]["mode"]) == (SCRIBE, "subagent")
-        stream = Stream(server.api)
-        server.later(stream.close)
-        watch = Watch.on(server.api, stream)
+        watch = open_watch(server)
         turn(server, watch, "[scene:text] say plain", agent="build")
         assert SCRIBE not in request_of(server, "say plain")
         parts = turn(server, watch, "[scene:bash:touch written] say scribe", agent="scribe")
@@ -74,9 +59,7 @@ def test_the_default_agent_counts_with_its_model() -> None:
     with bench(CLAUDE, config={"agent": own, "default_agent": "scribe"}) as server:
         server.models()
         assert server.api.get("/agent")[0]["name"] == "scribe"
-        stream = Stream(server.api)
-        server.later(stream.close)
-        watch = Watch.on(server.api, stream)
+        watch = open_watch(server)
         turn(server, watch, "[scene:text] say one")
         assert SCRIBE in request_of(server, "say one")
         user = server.api.get(f"/session/{watch.session}/message")[0]["info"]
@@ -88,9 +71,7 @@ def test_claude_has_the_subagents_and_their_rules_hold() -> None:
     with bench(CLAUDE, config={"permission": {"bash": "allow"}}) as server:
         server.models()
         plant(server)
-        stream = Stream(server.api)
-        server.later(stream.close)
-        watch = Watch.on(server.api, stream)
+        watch = open_watch(server)
         call = {"description": "look", "prompt": "[scene:bash:touch written] say child", "subagent_type": "lookup"}
         turn(server, watch, f"[scene:tool:Agent:{json.dumps(call)}] say one")
         assert "lookup: Looks things up." in request_of(server, "say one")

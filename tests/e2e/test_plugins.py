@@ -10,10 +10,10 @@ import pytest
 
 from shim.sessions.permissions.trust_question import TRUST
 
-from .support.bench import CLAUDE, Bench, Watch, bench
+from .support.bench import CLAUDE, bench, open_watch, turn
 from .support.children import processes_with, wait_for
 from .support.places import MODULES
-from .support.wire import Json, Stream, texts, tools
+from .support.wire import texts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 TOOL = """
@@ -61,25 +61,6 @@ def plant(folder: Path) -> None:
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(source)
-
-
-def open_watch(server: Bench) -> Watch:
-    stream = Stream(server.api)
-    server.later(stream.close)
-    return Watch.on(server.api, stream)
-
-
-def turn(server: Bench, watch: Watch, prompt: str, **fields: str) -> list[Json]:
-    """Send a prompt, and allow all that is asked. Out: the tool parts."""
-    at = watch.prompt(prompt, **fields)
-
-    def answer_asks() -> object:
-        for ask in server.api.get("/permission"):
-            server.api.post(f"/permission/{ask['id']}/reply", {"reply": "once"})
-        return watch.at_rest(at)
-
-    wait_for(answer_asks, 60, "the turn does not end")
-    return tools(watch.wait_for_answer(at))
 
 
 @pytest.mark.parametrize(("agent", "runtime"), [(CLAUDE, "bun"), (CLAUDE, "node"), ("codex", "bun")])

@@ -17,10 +17,10 @@ from shim.dev.record.homes import MCP_SERVER
 from shim.dev.record.mcp_server import result
 from shim.sessions.permissions.trust_question import TRUST
 
-from .support.bench import CLAUDE, Bench, Watch, bench
+from .support.bench import CLAUDE, Bench, Watch, bench, open_watch, turn
 from .support.children import wait_for
 from .support.places import Place
-from .support.wire import Json, Stream, texts, tools
+from .support.wire import Json, texts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 SECRET = "the-secret-of-the-remote-server"
@@ -73,6 +73,7 @@ NO_SECRETS = {"claude-agent-acp"}
 CALLS = {
     CLAUDE: 'tool:mcp__{server}__echo:{{"text":"hello"}}',
     "claude-agent-acp": 'tool:mcp__{server}__echo:{{"text":"hello"}}',
+    "pi": 'tool:mcp__{server}__echo:{{"text":"hello"}}',
     "codex": "mcp:echo",
     "opencode": "mcp:echo",
 }
@@ -81,21 +82,7 @@ CALLS = {
 
 def call(server: Bench, watch: Watch, name: str) -> Json:
     """Have the model call the tool `echo` of an MCP server, and let it. Out: the tool part."""
-    at = watch.prompt(f"[scene:{CALLS[server.agent].format(server=name)}] go")
-
-    def answer_asks() -> object:
-        for ask in server.api.get("/permission"):
-            server.api.post(f"/permission/{ask['id']}/reply", {"reply": "once"})
-        return watch.at_rest(at)
-
-    wait_for(answer_asks, 60, "the turn does not end")
-    return tools(watch.wait_for_answer(at))[-1]
-
-
-def open_watch(server: Bench) -> Watch:
-    stream = Stream(server.api)
-    server.later(stream.close)
-    return Watch.on(server.api, stream)
+    return turn(server, watch, f"[scene:{CALLS[server.agent].format(server=name)}] go")[-1]
 
 
 def command_lines() -> str:
@@ -110,7 +97,7 @@ def command_lines() -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex", "claude-agent-acp"])
+@pytest.mark.parametrize("agent", [CLAUDE, "codex", "claude-agent-acp", "pi"])
 def test_mcp_servers_of_the_configuration_act_and_have_a_state(agent: str) -> None:
     with remote_server() as (url, seen):
         servers = {
@@ -146,7 +133,7 @@ def plant(place: Place) -> None:
     (place.project / "opencode.json").write_text(json.dumps({"mcp": servers}))
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+@pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi"])
 def test_mcp_servers_of_a_project_run_only_when_it_is_trusted(agent: str) -> None:
     with bench(agent, config={}) as server:
         server.models()

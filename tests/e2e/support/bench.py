@@ -21,7 +21,7 @@ from .wire import Api, Json, Stream, brief, fold, session_of, texts, tools
 DATABASE = "opencode-shim.db"
 MOCK, CLAUDE, CLAUDE_OLD = "mock", "claude", "claude-2.1.197"
 STOP_S = 8
-MODELS_S = 120
+MODELS_S, TURN_S = 120, 60
 QUIET_S = float(os.environ.get("E2E_QUIET_S", "0.6"))
 """Seconds of silence after an idle, in which a late event would be seen; `.ci/nightly` waits twice as long."""
 GUARD = "/bin/sh -c exec 3<&0"
@@ -246,3 +246,23 @@ def check_messages(messages: list[Json]) -> None:
                 assert "end" in part["time"], part
     for tool in tools(messages):
         assert tool["state"]["status"] in ("completed", "error"), tool
+
+
+def open_watch(server: Bench) -> Watch:
+    """A new session on a stream of its own."""
+    stream = Stream(server.api)
+    server.later(stream.close)
+    return Watch.on(server.api, stream)
+
+
+def turn(server: Bench, watch: Watch, prompt: str, **fields: str) -> list[Json]:
+    """Send a prompt, and allow all that is asked. Out: the tool parts."""
+    at = watch.prompt(prompt, **fields)
+
+    def answer_asks() -> object:
+        for ask in server.api.get("/permission"):
+            server.api.post(f"/permission/{ask['id']}/reply", {"reply": "once"})
+        return watch.at_rest(at)
+
+    wait_for(answer_asks, TURN_S, "the turn does not end")
+    return tools(watch.wait_for_answer(at))

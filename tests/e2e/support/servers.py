@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from shim.dev.record.homes import OPENCODE_ENV
 from universal.lib.jsonvalue import obj
@@ -32,7 +33,7 @@ class Model:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def requests(self) -> list[dict[str, object]]:
+    def requests(self) -> list[dict[str, Any]]:
         if not self.requests_path.exists():
             return []
         return [json.loads(line) for line in self.requests_path.read_text().splitlines()]

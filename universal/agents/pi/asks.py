@@ -25,10 +25,13 @@ from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 from universal.permissions import BYPASS
+from universal.setup import McpServer
 
 _GATE = re.compile(r"Allow (\S+)\? (\{.*\})", re.S)
 _GATE_OPTIONS = ["Allow once", "Allow always", "Deny"]
 _QUESTIONS = "Questions: "
+SERVERS = "opencode-shim.mcp"
+"""Title of the dialog with which `mcp.ts` asks for the MCP servers, and key of the status line that tells their states."""
 _EDITS = ("edit", "write")
 _READS = ("read", "grep", "find", "ls")
 PLAN_NOTE = "Plan mode is on: read and think, then answer with a plan. Do not change any files."
@@ -53,6 +56,8 @@ class Asks:
     ctx: kit.Context
     calls: dict[str, kit.Call]
     mode: str = "build"
+    servers: tuple[McpServer, ...] = ()
+    """The MCP servers of the set-up. They go out by stdin alone."""
     _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
 
     @property
@@ -62,6 +67,9 @@ class Asks:
 
     def ask(self, msg: Msg) -> Iterator[Output]:
         """Handle a dialog: `select`, `confirm`, `input` or `editor`."""
+        if msg.get("method") == "input" and get_text(msg, "title") == SERVERS:
+            yield _answer(get_text(msg, "id"), value=json.dumps([_server(server) for server in self.servers]))
+            return
         gate = self._gate(msg)
         if gate is None:
             yield from self._question(msg)
@@ -92,7 +100,7 @@ class Asks:
         match = _GATE.fullmatch(get_text(msg, "title"))
         if msg.get("method") != "select" or match is None or msg.get("options") != _GATE_OPTIONS:
             return None
-        arguments = _json(match[2])
+        arguments = read_json(match[2])
         return (match[1], obj(arguments)) if isinstance(arguments, dict) else None
 
     def _is_let_through(self, tool: str) -> bool:
@@ -115,7 +123,7 @@ class Asks:
 
     def _question(self, msg: Msg) -> Iterator[Output]:
         method, title = get_text(msg, "method"), get_text(msg, "title")
-        form = _json(title.removeprefix(_QUESTIONS)) if method == "input" and title.startswith(_QUESTIONS) else None
+        form = read_json(title.removeprefix(_QUESTIONS)) if method == "input" and title.startswith(_QUESTIONS) else None
         if isinstance(form, list) and form:
             questions = tuple(_read_question(obj(row)) for row in arr(form))
         else:
@@ -198,11 +206,17 @@ class Asks:
         yield from self._asks.close(ask for ask in self._asks if ask.call is not None and ask.call.call_id == call_id)
 
 
+def _server(server: McpServer) -> Json:
+    fields = ("name", "argv", "environment", "url", "headers", "timeout_ms")
+    return {name: value for name in fields if (value := getattr(server, name))}
+
+
 def _answer(request_id: Json, **answer: Any) -> Output:
     return kit.write({"type": "extension_ui_response", "id": request_id, **answer})
 
 
-def _json(text: str) -> Json:
+def read_json(text: str) -> Json:
+    """The value of a JSON text; None if it is none."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

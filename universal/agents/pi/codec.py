@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from universal.agents import kit
-from universal.agents.pi.asks import PLAN_NOTE, Asks
+from universal.agents.pi.asks import PLAN_NOTE, SERVERS, Asks, read_json
 from universal.agents.pi.speech import Voice
 from universal.agents.pi.tools import text_of
 from universal.agents.pi.wire import (
@@ -57,15 +57,17 @@ from universal.codec import (
     QuestionReply,
     SetTimer,
     Signal,
+    Stop,
 )
 from universal.events import ErrorData, EventType
 from universal.items import Json
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
+from universal.mcp import McpServers, of_claude, summary
 from universal.turn import Input
 
-GATE = __file__.rpartition("/")[0] + "/gate.ts"
-"""The extension that asks. A path, not read here."""
+GATE, SERVERS_EXTENSION = (f"{__file__.rpartition('/')[0]}/{name}" for name in ("gate.ts", "mcp.ts"))
+"""The extension that asks, and the one that has the MCP servers of a set-up. Paths, not read here."""
 
 STEERS = (0, 87)
 """The first version that gives back what it was steered with and has not taken in (`clear_queue`)."""
@@ -87,6 +89,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._speech = kit.Speech(self._ctx)
         self._voice = Voice(self._ctx, self._speech)
         self._asks = Asks(self._ctx, self._speech.calls)
+        self._servers = McpServers()
         self._request_count = 0
         self._waiting: dict[str, tuple[str, str]] = {}
         """Commands without an answer: id -> (command, purpose)."""
@@ -129,7 +132,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
         """Return argv and environment. Pi chooses the id of a new conversation; the answer to `get_state` has it."""
         numbers = tuple(int(part) for part in (options.version or "").split(".") if part.isdecimal())
         self._can_steer = numbers >= STEERS
-        argv = [options.binary, "--mode", "rpc", "-e", GATE, *project_flags(options)]
+        self._asks.servers = options.setup.servers
+        servers = ("-e", SERVERS_EXTENSION) if options.setup.servers else ()
+        argv = [options.binary, "--mode", "rpc", "-e", GATE, *servers, *project_flags(options)]
         if options.model:
             argv += ["--model", options.model]
         if options.variant:
@@ -187,6 +192,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
         return self._asks.mode
 
     def _on_prompt(self, prompt: Prompt) -> Iterator[Output]:
+        if prompt.setup.servers != self._asks.servers:
+            yield Stop("other MCP servers need another process", again=True)
+            return
         self._asks.mode = prompt.mode or self._asks.mode
         if prompt.model and prompt.model != self._model:
             provider, _, name = prompt.model.partition("/")
@@ -573,9 +581,13 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield self._ctx.status("title", title, {"title": title}, msg)
 
     def _on_line(self, msg: Msg) -> Iterator[Output]:
-        """Handle a status line of Pi's screen. One of them is from `gate.ts`."""
+        """Handle a status line of Pi's screen. Ours are from `gate.ts`, and from `mcp.ts`, whose rows are in Claude's form."""
         if get_text(msg, "statusKey") == ANCHOR_KEY:
             self._anchor = get_text(msg, "statusText")
+        elif get_text(msg, "statusKey") == SERVERS:
+            report = self._servers.update(map(of_claude, arr(read_json(get_text(msg, "statusText")))), whole=True)
+            if report is not None:
+                yield self._ctx.status("mcp", summary(report), report, msg)
         else:
             self._ctx.ignore("extension_ui_request/setStatus")
         yield from ()

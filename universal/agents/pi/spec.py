@@ -8,6 +8,7 @@ from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
 from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
 from universal.permissions import Enforcement
 from universal.pi import SANDBOX
+from universal.setup import SetupUse
 from universal.slash_commands import CommandFolder, CommandSources
 
 
@@ -22,7 +23,7 @@ _OWN_FILES = (
     "extensions", "prompts", "skills",
 )  # fmt: skip
 SPARE = SpareUse(
-    starts="Pi's extensions, yours and those of a trusted project. They end with the process.",
+    starts="Pi's extensions, yours and those of a trusted project, and your MCP servers. They end with the process.",
     files=("AGENTS.md", "CLAUDE.md", ".pi"),
     own_files=tuple(f"{folder}/{name}" for folder in ("~/.pi/agent", "$PI_CODING_AGENT_DIR") for name in _OWN_FILES),
 )
@@ -54,6 +55,7 @@ PI = AgentSpec(
         rule_files=(".pi/settings.json", ".pi/extensions/*", ".pi/agent/settings.json", ".pi/agent/extensions/*"),
     ),
     sandbox=SANDBOX,
+    setup=SetupUse(frozenset({"mcp"})),
     spare=SPARE,
     rewinds=True,
     command_sources=COMMANDS,

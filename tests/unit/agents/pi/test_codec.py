@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shim.dev.record.driver import counting_ids
 from tests.support.recordings import load
-from universal.agents.pi.codec import PiCodec
+from universal.agents.pi.codec import SERVERS_EXTENSION, PiCodec
 from universal.agents.pi.spec import PI
 from universal.agents.pi.tools import input_diff, numbered_diff, read_result
 from universal.agents.pi.wire import error_of, read_models
@@ -27,11 +27,13 @@ from universal.codec import (
     Prompt,
     QuestionReply,
     Signal,
+    Stop,
     ToolCheck,
     WriteLine,
 )
-from universal.events import EventType, PermissionData
+from universal.events import EventType, ItemData, PermissionData
 from universal.items import FileRefPart
+from universal.setup import DirectorySetup, McpServer
 from universal.turn import Input
 
 
@@ -464,6 +466,29 @@ def test_the_gate_tells_which_prompt_was_answered() -> None:
     (signal,) = [out for out in story.outputs if isinstance(out, Signal)]
     assert (signal.metadata or {})["anchor"] == "e4"
     assert story.codec.counters()["ignored:extension_ui_request/setStatus"] == 1
+
+
+def test_pi_gets_mcp_servers_by_a_dialog_and_tells_their_states() -> None:
+    near = McpServer("near", command=("run", "it"), environment={"TOKEN": "secret"})
+    story = Story(setup=DirectorySetup(servers=(near, McpServer("far", url="http://far"))))
+    assert story.spec.argv[5:7] == ("-e", SERVERS_EXTENSION)
+    assert "secret" not in "".join((*story.spec.argv, *map(str, story.spec.env.values())))
+    (answer,) = story.hears({"type": "extension_ui_request", "id": "u", "method": "input", "title": "opencode-shim.mcp"})
+    assert json.loads(answer["value"]) == [
+        {"name": "near", "argv": ["run", "it"], "environment": {"TOKEN": "secret"}},
+        {"name": "far", "url": "http://far"},
+    ]
+    rows = [{"name": "near", "status": "connected"}, {"name": "far", "status": "failed", "error": "why"}]
+    line = {"type": "extension_ui_request", "method": "setStatus", "id": "v", "statusKey": "opencode-shim.mcp"}
+    story.hears({**line, "statusText": json.dumps(rows)}, {**line, "statusText": "no rows"})
+    reports = [out.data.item.metadata for out in story.outputs if isinstance(out, Fact) and isinstance(out.data, ItemData)]
+    states = {"near": {"status": "connected"}, "far": {"status": "failed", "error": "why"}}
+    assert reports == [{"servers": states}, {"servers": {}}]
+
+
+def test_other_mcp_servers_need_another_process() -> None:
+    prompt = Prompt("p1", "hello", setup=DirectorySetup(servers=(McpServer("near", command=("run",)),)))
+    assert Story().codec.send(prompt) == [Stop("other MCP servers need another process", again=True)]
 
 
 def test_a_refusal_without_words_aborts_before_pi_reads_it() -> None:

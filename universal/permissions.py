@@ -39,6 +39,8 @@ class Rule:
         return {"permission": self.permission, "pattern": self.pattern, "action": self.action}
 
 
+MISSING_PLUGIN = "plugin"
+"""The permission to make a call that plugins should have seen which could not be loaded. Only rules that name it count."""
 DEFAULT_RULES: tuple[Rule, ...] = (
     Rule("external_directory", "*", "ask"),
     Rule("doom_loop", "*", "ask"),
@@ -241,6 +243,9 @@ class Policy:
         if access.permission == "edit" and any(map(self._holds_rules, access.patterns)):
             named = (rule for rule in (*self.person, *self.session, *self.grants) if rule.pattern.strip("*/"))
             return decide("edit", access.patterns, named) != "allow"  # a project does not open its own rules
+        if access.permission == MISSING_PLUGIN:  # who allows everything may do so because of the plugin
+            rules = (*self.person, *self.grants)
+            return decide(MISSING_PLUGIN, access.patterns, (r for r in rules if r.permission == MISSING_PLUGIN)) != "allow"
         is_answered = decide(access.permission, access.patterns, self.grants) == "allow"
         return not is_answered and decide(access.permission, access.patterns, self.person) == "ask"
 

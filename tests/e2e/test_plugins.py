@@ -144,6 +144,26 @@ def test_tools_and_plugins_of_a_project_run_only_when_it_is_trusted(agent: str) 
         assert "sunny" in part["state"]["output"], part
 
 
+@pytest.mark.parametrize(("agent", "mode"), [(CLAUDE, "bypass"), ("codex", "bypass")])
+def test_a_person_is_asked_before_a_call_when_a_guard_could_not_be_loaded(agent: str, mode: str) -> None:
+    config = {"permission": "allow", "plugin": ["no-such-guard"]}
+    with bench(
+        agent, config=config, IS_SANDBOX="1", npm_config_registry="http://127.0.0.1:9", npm_config_fetch_retries="0"
+    ) as server:
+        server.models()
+        watch = open_watch(server)
+        at = watch.prompt("[scene:bash:touch first] go", agent=mode)
+        asked = watch.wait("permission.asked", at)
+        assert (asked["permission"], asked["patterns"]) == ("plugin", ["no-such-guard"])
+        assert not (server.place.project / "first").exists()
+        server.api.post(f"/permission/{asked['id']}/reply", {"reply": "always"})
+        watch.wait_for_end(at)
+        assert (server.place.project / "first").exists()
+        at = watch.prompt("[scene:bash:touch second] go", agent=mode)
+        watch.wait_for_end(at)
+        assert (server.place.project / "second").exists()
+
+
 def test_a_guard_that_does_not_answer_refuses() -> None:
     hanging = GUARD.replace('throw new Error("THE-GUARD-SAYS-NO")', "while (true) {}")
     with bench(CLAUDE, config={"permission": {"bash": "allow"}}) as server:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from shim.host.config.instruction_files import InstructionFiles, InstructionTexts
 from shim.host.config.opencode_config import OpenCodeConfig
@@ -38,6 +38,13 @@ class _Changes:
     switches: dict[str, bool] = field(default_factory=dict[str, bool])
 
 
+class PluginVerdict(NamedTuple):
+    """What plugins say of a call. `refusal`: why they refuse it, or ""; `missing`: plugins that could not be loaded."""
+
+    refusal: str = ""
+    missing: tuple[str, ...] = ()
+
+
 class Plugins(Protocol):
     """What runs the person's own tools and plugins (`shim.host.plugins.plugin_hosts`)."""
 
@@ -57,8 +64,8 @@ class Plugins(Protocol):
         """Start what runs the tools and plugins, if there are any."""
         ...
 
-    async def before(self, directory: str, call: Mapping[str, Any], *, with_project: bool) -> str:
-        """Show a call to the plugins. Returns why they refuse it, or ""."""
+    async def before(self, directory: str, call: Mapping[str, Any], *, with_project: bool) -> PluginVerdict:
+        """Show a call to the plugins, once they are loaded."""
         ...
 
 

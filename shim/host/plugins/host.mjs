@@ -16,7 +16,7 @@ const lines = createInterface({ input: process.stdin })
 const configuration = JSON.parse((await lines[Symbol.asyncIterator]().next()).value)
 process.stdin.on("close", () => process.exit(0)).on("end", () => process.exit(0)).resume()
 const { directory, worktree, socket, packages, version, rss_limit } = configuration
-const tools = new Map(), plugins = [], problems = [], sessions = new Map()
+const tools = new Map(), plugins = [], problems = [], missing = [], sessions = new Map()
 setInterval(() => {
   if (process.memoryUsage().rss > rss_limit) console.error(`more than ${rss_limit} bytes of memory`), process.exit(3)
 }, RSS_LOOK_MS).unref()
@@ -68,6 +68,7 @@ async function attempt(what, action) {
     return await action()
   } catch (error) {
     problems.push(`${what}: ${error?.message ?? error}`)
+    return error
   }
 }
 
@@ -105,8 +106,8 @@ for (const file of configuration.tools)
       await addTool(key === "default" ? base : `${base}_${key}`, tool)
   })
 
-for (const [spec, options] of configuration.plugins)
-  await attempt(spec, async () => {
+for (const [spec, options] of configuration.plugins) {
+  const failure = await attempt(spec, async () => {
     const module = path.isAbsolute(spec) ? await importFile(spec) : await load(spec)
     const input = {
       client: clientOf([]), directory, worktree, project: { id: "global", worktree, time: { created: Date.now() } },
@@ -120,6 +121,8 @@ for (const [spec, options] of configuration.plugins)
       for (const [name, tool] of Object.entries(hooks.tool ?? {})) await addTool(name, tool)
     }
   })
+  if (failure) missing.push(spec)
+}
 
 const hookNames = () => {
   const names = plugins.flatMap(({ hooks }) => Object.keys(hooks)) // a package may export helpers, which are called too
@@ -227,7 +230,7 @@ const METHODS = {
   "tools/list": () => ({ tools: [...tools.values()].map((row) => row.description) }),
   "tools/call": callTool,
   "hook/state": () => ({
-    tools: [...tools.keys()], problems,
+    tools: [...tools.keys()], problems, missing,
     hooks: hookNames(),
     unused: hookNames().filter((name) => !CALLS.includes(name)),
   }),

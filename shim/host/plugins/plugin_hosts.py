@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from shim.host.config.opencode_config import OpenCodeConfig
+from shim.host.config.setups import PluginVerdict
 from shim.host.trust.project_settings import folders_of
 from shim.lib import disk
 from shim.processes import child_process
@@ -268,26 +269,28 @@ class PluginHosts:
         """Start the host of a directory, if it has tools or plugins. The person has trusted those of the project."""
         self._host(directory, with_project=with_project)
 
-    async def before(self, directory: str, call: Mapping[str, Any], *, with_project: bool) -> str:
-        """Show a call to the plugins. Returns why they refuse it, or ""."""
+    async def before(self, directory: str, call: Mapping[str, Any], *, with_project: bool) -> PluginVerdict:
+        """Show a call to the plugins, once they are loaded: START_S at most for each try, FAILURES_LIMIT tries."""
         host = self._host(directory, with_project=with_project)
         if host is None or not host.files.plugins:
-            return ""
+            return PluginVerdict()
         was_started = bool(host.state)
         try:
             await host.ready()
-        except HostFailed as error:  # as native OpenCode: what cannot be loaded is told, and does not act
-            return GUARD_IS_GONE.format(why=error) if was_started else ""
+        except HostFailed as error:
+            names = tuple(name for name, _ in host.files.plugins)
+            return PluginVerdict(GUARD_IS_GONE.format(why=error)) if was_started else PluginVerdict(missing=names)
+        missing = tuple(map(text, arr(host.state.get("missing"))))
         if "tool.execute.before" not in arr(host.state.get("hooks")):
-            return ""
+            return PluginVerdict(missing=missing)
         try:
             await host.call("hook/before", call, CALL_S)
         except PluginFailed as error:
-            return str(error) or "A plugin has refused this call."
+            return PluginVerdict(str(error) or "A plugin has refused this call.")
         except HostFailed as error:
             self._fail(host, str(error))
-            return GUARD_IS_GONE.format(why=error)
-        return ""
+            return PluginVerdict(GUARD_IS_GONE.format(why=error))
+        return PluginVerdict(missing=missing)
 
     async def close(self) -> None:
         """End all hosts."""

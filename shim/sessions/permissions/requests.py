@@ -14,6 +14,7 @@ from typing import Literal
 
 import structlog
 
+from shim.host.config.setups import PluginVerdict
 from shim.sessions.permissions.unattended_policy import Attendance, Timer
 from shim.sessions.session.session_state import SessionState
 from universal.codec import Command, Fact, PermissionReply, QuestionReply
@@ -21,7 +22,7 @@ from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
 from universal.opencode_metadata import access_metadata
-from universal.permissions import Access, Action, Decision, Policy
+from universal.permissions import MISSING_PLUGIN, Access, Action, Decision, Policy
 from universal.tools.accesses import Place, accesses_of, primary_access
 from universal.unattended_policy import NO_QUESTIONS, NOT_ALLOWED, UnattendedPolicy
 
@@ -33,10 +34,13 @@ PLAN_TOOLS = ("ExitPlanMode", "plan_exit")
 """Tools whose question needs OpenCode's permission `plan_exit`, not `question`."""
 READS = frozenset({"read", "list", "glob", "grep"})
 """Permissions of calls that only read. A grant of the folder includes them."""
+UNGUARDED = READS | {"todowrite"}
+"""Permissions of calls for which nobody is asked although a plugin could not be loaded."""
 LOOP_CALLS = 3
 """Equal calls in a row after which OpenCode asks for `doom_loop`."""
 LOOKUP_S = 10.0
 """Timeout in seconds for following the links of a call's paths. After it, the call is rejected."""
+NOT_LOADED = "These plugins could not be loaded, and one of them may be there to refuse such a call. Go on without them?"
 NOT_LOOKED_UP = "The server could not find out which files this call would touch, so it was not allowed. Try it again."
 
 
@@ -108,7 +112,7 @@ class Requests:
     """The open requests of one session.
 
     In: `place` returns the place of calls, `policy` the rules in force for a state; `send` gives a command to the agent;
-    `proceed` lets a checked call go on; `refusal` says why the person's plugins refuse a call of a session, or "";
+    `proceed` lets a checked call go on; `ask_plugins` shows the person's plugins a call of a session;
     `new_id` makes ids of permission requests; `attendance` has the policy for unanswered requests.
     """
 
@@ -120,7 +124,7 @@ class Requests:
         proceed: Callable[[str], None],
         new_id: Callable[[], str],
         attendance: Attendance,
-        refusal: Callable[[str, PermissionData], Awaitable[str]] | None = None,
+        ask_plugins: Callable[[str, PermissionData], Awaitable[PluginVerdict]] | None = None,
     ) -> None:
         self._place = place
         self._policy = policy
@@ -128,9 +132,9 @@ class Requests:
         self._proceed = proceed
         self._new_id = new_id
         self._attendance = attendance
-        self._refusal = refusal
-        self._refusals: dict[str, dict[str, tuple[PermissionData, str]]] = {}
-        """Session -> call -> what was asked last, and why plugins refuse it, or "". An agent may ask twice about a call."""
+        self._ask_plugins = ask_plugins
+        self._verdicts: dict[str, dict[str, tuple[PermissionData, PluginVerdict]]] = {}
+        """Session -> call -> what was asked last, and what plugins say of it. An agent may ask twice about a call."""
         self._arrivals = deque[_Arrival]()
         self._lookups: asyncio.Task[None] | None = None
         self._open: dict[str, _Request] = {}
@@ -165,12 +169,14 @@ class Requests:
             while self._arrivals:
                 arrival = self._arrivals[0]
                 accesses = await self._accesses_of(arrival, place)
-                refusal = await self._refusal_of(arrival) if accesses is not None else NOT_LOOKED_UP
+                verdict = await self._plugin_verdict(arrival) if accesses is not None else PluginVerdict(NOT_LOOKED_UP)
                 if not self._arrivals or self._arrivals[0] is not arrival:
                     continue
                 self._arrivals.popleft()
-                if accesses is None or refusal:
-                    self._reject(arrival, refusal)
+                if accesses is None or verdict.refusal:
+                    self._reject(arrival, verdict.refusal)
+                elif verdict.missing and accesses[-1].permission not in UNGUARDED:
+                    self._decide(arrival, (_without(verdict.missing), *accesses))
                 else:
                     self._decide(arrival, accesses)
         finally:
@@ -185,22 +191,21 @@ class Requests:
             log.exception("permission.lookup_failed", session_id=arrival.state.id)
             return None
 
-    async def _refusal_of(self, arrival: _Arrival) -> str:
-        """Why the person's plugins refuse a call, or ""."""
-        if self._refusal is None:
-            return ""
+    async def _plugin_verdict(self, arrival: _Arrival) -> PluginVerdict:
+        if self._ask_plugins is None:
+            return PluginVerdict()
         call_id = text(obj(arrival.data.metadata).get("call_id"))
-        refusals = self._refusals.setdefault(arrival.state.id, {})
-        asked, refusal = refusals.get(call_id, (None, ""))
-        if call_id and asked is not None and _is_same_call(asked, arrival.data):
-            return refusal
+        verdicts = self._verdicts.setdefault(arrival.state.id, {})
+        known = verdicts.get(call_id)
+        if call_id and known is not None and _is_same_call(known[0], arrival.data):
+            return known[1]
         try:
-            refusal = await self._refusal(arrival.state.id, arrival.data)
+            verdict = await self._ask_plugins(arrival.state.id, arrival.data)
         except Exception:  # whatever happened, the agent must get an answer: a rejection
             log.exception("permission.plugins_failed", session_id=arrival.state.id)
-            return NOT_LOOKED_UP
-        refusals[call_id] = (arrival.data, refusal)
-        return refusal
+            return PluginVerdict(NOT_LOOKED_UP)
+        verdicts[call_id] = (arrival.data, verdict)
+        return verdict
 
     def _decide(self, arrival: _Arrival, accesses: tuple[Access, ...]) -> None:
         state, fact, data, agent = arrival.state, arrival.fact, arrival.data, arrival.agent
@@ -301,7 +306,7 @@ class Requests:
             self._end_wait(id_)
         self._open = {id_: request for id_, request in self._open.items() if request.state is not state}
         self._calls.pop(state.id, None)
-        self._refusals.pop(state.id, None)
+        self._verdicts.pop(state.id, None)
         self._granted.pop(state.id, None)
 
     def restore(self, state: SessionState, fact: Fact, data: PermissionData, agent: str) -> None:
@@ -417,6 +422,8 @@ class Requests:
             return
         if request.shown_id != request.data.permission_id:  # no client saw the agent's own request
             self._record_automatic(request.state, request.fact, request.data, "deny" if reply.decision == "reject" else "allow")
+        if request.access.permission == MISSING_PLUGIN and reply.decision != "reject":
+            reply = replace(reply, decision="accept")  # "always" is about the plugin: the agent must ask about its call again
         self._send(replace(reply, permission_id=request.data.permission_id))
         if request.data.permission_id in request.state.session.permissions:  # the agent does not wait for it any more
             data = PermissionData(permission_id=request.data.permission_id, action="withdrawn", status=reply.decision)
@@ -452,6 +459,11 @@ def gaps_notice(title: str, gaps: Mapping[str, str]) -> str:
     reasons = " ".join(dict.fromkeys(gaps.values()))
     advice = "Use another agent where these rules must hold; docs/permissions.md says which."
     return f"{title} cannot be held to all of your permission rules for {keys}. {reasons} {advice}"
+
+
+def _without(plugins: tuple[str, ...]) -> Access:
+    """What a person is asked before a call that plugins should have seen which could not be loaded (docs/adr/0037)."""
+    return Access(MISSING_PLUGIN, plugins, plugins, {"plugins": list(plugins), "description": NOT_LOADED})
 
 
 def _is_same_call(one: PermissionData, other: PermissionData) -> bool:

@@ -244,7 +244,7 @@ class SessionActor:
             self.process.proceed,
             lambda: deps.ids.new("permission"),
             Attendance(lambda: self.unattended_policy, deps.clock, deps.call_later, deps.unattended_counts),
-            self.process.refusal,
+            self.process.plugin_verdict,
         )
         self.children = ChildSessions(state, lambda key, fact: open_child(self, key, fact), self.requests.forget)
         self.prompt_queue = PromptQueue(state, partial(self._apply, state, Input.PROMPT))

@@ -9,6 +9,7 @@ from functools import partial
 import structlog
 
 from shim.agents.directory import Agent
+from shim.host.config.setups import PluginVerdict
 from shim.host.files.formatters import FormattedFile
 from shim.host.terminals.host_calls import HostCalls
 from shim.lib.errors import AgentError
@@ -274,11 +275,11 @@ class SessionAgent:
     def _go_on(self, key: str) -> Sequence[Output]:
         return self.codec.proceed(key) if self.codec is not None else ()
 
-    async def refusal(self, session_id: str, data: PermissionData) -> str:
-        """Show a call to the person's plugins. Returns why they refuse it, or ""."""
+    async def plugin_verdict(self, session_id: str, data: PermissionData) -> PluginVerdict:
+        """Show a call to the person's plugins."""
         plugins, agent = self._deps.setups.plugins, self._deps.agents.get(self.agent or "")
         if plugins is None or agent is None or agent.spec.setup.reads_own:
-            return ""
+            return PluginVerdict()
         meta = obj(data.metadata)
         view = view_call(agent.spec.name, text(meta.get("tool"), data.action), obj(meta.get("input")), [])
         call = {"tool": view.tool, "sessionID": session_id, "callID": text(meta.get("call_id")), "args": view.input}

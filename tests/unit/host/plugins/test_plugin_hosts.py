@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shim.host.config.opencode_config import OpenCodeConfig, Source
+from shim.host.config.setups import PluginVerdict
 from shim.host.plugins.plugin_hosts import PluginHosts, find_files
 from universal.setup import TOOLS_SERVER
 from universal.tools.cards import view_call
@@ -60,12 +61,12 @@ def test_a_changed_file_is_another_host(tmp_path: Path) -> None:
     assert hosts.server(directory, with_project=False) != before
 
 
-async def test_a_plugin_that_cannot_be_loaded_refuses_no_call(tmp_path: Path) -> None:
+async def test_plugins_that_cannot_be_loaded_are_missing(tmp_path: Path) -> None:
     words: list[str] = []
     hosts = hosts_in(tmp_path, {"PATH": str(tmp_path)}, words)
-    put(tmp_path / "config" / "plugin" / "guard.ts")
+    put(guard := tmp_path / "config" / "plugin" / "guard.ts")
     hosts.look(str(tmp_path), OpenCodeConfig({}))
-    assert await hosts.before(str(tmp_path), CALL, with_project=False) == ""
+    assert await hosts.before(str(tmp_path), CALL, with_project=False) == PluginVerdict(missing=(str(guard),))
     assert "need OpenCode, Bun or Node on PATH" in words[0]
     await hosts.close()
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 import pytest
 
 from shim.host.config.opencode_config import OpenCodeConfig
+from shim.host.config.setups import PluginVerdict
 from shim.lib.errors import InvalidRequest, PermissionNotFound
 from shim.sessions.permissions import requests
 from shim.sessions.prompts.submit import submit
@@ -391,6 +392,58 @@ async def test_files_are_looked_at_while_the_loop_goes_on(w: World) -> None:
     w.agent.end_turn()
 
 
+class Plugins:
+    """Plugins that say the same of each call."""
+
+    def __init__(self, w: World, verdict: PluginVerdict) -> None:
+        SlowPlace(w).let_go.set()
+        self._verdict = verdict
+        setups: Any = w.manager.deps.setups
+        setups.plugins = self
+
+    async def before(self, *_: object, **__: object) -> PluginVerdict:
+        return self._verdict
+
+    def wake(self, *_: object, **__: object) -> None: ...
+
+    def server(self, *_: object, **__: object) -> None: ...
+
+
+@pytest.mark.parametrize("allowed", [(), (Rule("*", "*", "allow"),), (Rule("bash", "*", "allow"), Rule("plugin", "*", "allow"))])
+async def test_a_person_is_asked_before_a_call_that_a_missing_plugin_should_have_seen(
+    w: World, allowed: tuple[Rule, ...]
+) -> None:
+    """Whatever is allowed: an allow for everything, and one that is not the person's own, say nothing about it."""
+    Plugins(w, PluginVerdict(missing=("guard",)))
+    w.rules += [*allowed, Rule("edit", "*", "allow")]
+    session = w.session()
+    await ask(w, session)
+    asked = w.agent.check("c1", "bash", command="rm x")
+    await wait_until(w, lambda: permissions(w.manager))
+    [wire] = permissions(w.manager)
+    assert (wire["permission"], wire["patterns"]) == ("plugin", ["guard"])
+    w.manager.requests.reply_permission(wire["id"], "reject", "no")
+    assert w.agent.replies() == [(asked, "reject")]
+    w.agent.end_turn()
+
+
+async def test_an_always_goes_on_without_the_plugin_and_reads_are_not_asked(w: World) -> None:
+    Plugins(w, PluginVerdict(missing=("guard",)))
+    w.rules.append(Rule("*", "*", "allow"))
+    session = w.session()
+    await ask(w, session)
+    read = w.agent.ask("c1", "read", filePath="/p/a")
+    await wait_until(w, w.agent.replies)
+    w.agent.ask("c2", "bash", command="ls")
+    await wait_until(w, lambda: permissions(w.manager))
+    w.manager.requests.reply_permission(permissions(w.manager)[0]["id"], "always")
+    later = w.agent.ask("c3", "bash", command="ls")
+    await wait_until(w, lambda: len(w.agent.replies()) == 3)
+    assert [decision for _, decision in w.agent.replies()] == ["accept"] * 3
+    assert (w.agent.replies()[0][0], w.agent.replies()[-1][0]) == (read, later)
+    w.agent.end_turn()
+
+
 async def test_a_call_that_is_withdrawn_while_files_are_looked_at_is_never_shown(w: World) -> None:
     place, session = SlowPlace(w), w.session()
     await ask(w, session)
@@ -505,9 +558,9 @@ async def test_a_guard_sees_a_call_again_that_is_asked_about_with_another_input(
     shown = list[str]()
 
     class Guard:
-        async def before(self, directory: str, call: dict[str, Any], *, with_project: bool) -> str:
+        async def before(self, directory: str, call: dict[str, Any], *, with_project: bool) -> PluginVerdict:
             shown.append(call["args"]["command"])
-            return "No removals." if call["args"]["command"].startswith("rm") else ""
+            return PluginVerdict("No removals." if call["args"]["command"].startswith("rm") else "")
 
     SlowPlace(w).let_go.set()
     w.rules.append(Rule("*", "*", "allow"))

@@ -1,4 +1,4 @@
-"""The checks of `opencode-shim doctor` on the machine: server, port, service, container, disk, clock, release, rules.
+"""The checks of `opencode-shim doctor` on the machine: server, port, service, holders, container, disk, clock, release, rules.
 
 `examine` collects the facts. Each check is a pure function from its facts to a `Check`. None uses the internet.
 """
@@ -22,6 +22,7 @@ from shim.cli.transfer import version_of
 from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, describe
 from shim.lib.settings import Settings
 from shim.lib.version import OLD_AFTER_DAYS, Build, build
+from shim.processes.held_process import holders
 
 Status = Literal["ok", "warning", "wrong"]
 
@@ -60,6 +61,7 @@ def examine(
         check_server(server, server_version, build),
         check_port(settings, server, is_taken=_is_taken(settings.hostname, settings.port)),
         check_service(service, server),
+        *check_holders(holders(settings.data_dir / "held"), server),
         check_container(settings.data_dir, os.environ, os.geteuid(), inside=any(map(os.path.exists, CONTAINER_FILES))),
         check_disk(settings.data_dir, _free_bytes(settings.data_dir)),
         check_clock(now.date(), build),
@@ -105,6 +107,14 @@ def check_service(state: str, server: str | None) -> Check:
         return Check("service", "ok", state)
     remedy = "See why: opencode-shim service logs. Start it: opencode-shim service start"
     return Check("service", "wrong" if state == "failed" or server is None else "warning", state, remedy)
+
+
+def check_holders(found: Mapping[Path, bool], server: str | None) -> list[Check]:
+    """Check that no holder of an agent was killed. Nothing without holders. In: folder -> whether its holder lives."""
+    killed = [place.name for place, is_live in found.items() if not is_live]
+    text = f"{len(found) - len(killed)} agents outlive a server" + (f"; without a holder: {', '.join(killed)}" if killed else "")
+    remedy = "A restart of the server removes them." if server is not None else "The next start of the server removes them."
+    return [Check("holders", "warning", text, remedy) if killed else Check("holders", "ok", text)] if found else []
 
 
 def check_container(data_dir: Path, environ: Mapping[str, str], uid: int, *, inside: bool) -> Check:

@@ -255,15 +255,18 @@ class AgentProcess:
 
     def write(self, data: bytes) -> None:
         """Queue a line for its stdin and add the newline. Raises AgentGone, AgentStuck; ValueError for two lines."""
+        stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
+        self._check(data, stdin.get_write_buffer_size() if self.alive else 0)
+        stdin.write(data + b"\n")
+
+    def _check(self, data: bytes, waiting_bytes: int) -> None:
+        """Raise as `write`. In: bytes that wait for the agent."""
         if b"\n" in data:
             raise ValueError("A line for an agent must not contain a newline.")
         if not self.alive:
             raise AgentGone("The agent's process has ended; the next prompt starts it again.")
-        stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
-        waiting_bytes = stdin.get_write_buffer_size()
         if waiting_bytes + len(data) >= OUTGOING_BYTES:
             raise AgentStuck(f"The agent does not read what it is sent: {waiting_bytes} bytes wait for it.")
-        stdin.write(data + b"\n")
 
     def close_input(self) -> None:
         """Close its stdin after the queued lines. Most agents then finish their turn and exit."""

@@ -4,6 +4,7 @@ HeldProcess.spawn    start a holder with an agent, and attach to it
 HeldProcess.attach   attach to the holder of a server that has ended: its tape is read from the beginning
 write                a line waits for `Hold.commit`, so that nothing reaches the agent of which the store does not know
 leave                go, and let the agent go on
+sweep                remove what killed holders have left
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from shutil import rmtree
@@ -19,10 +21,9 @@ from typing import Any, NamedTuple, cast
 
 import structlog
 
-from shim.lib.errors import AgentGone, AgentStuck
 from shim.lib.redaction import secrets_of
-from shim.processes import child_process
-from shim.processes.agent_pipes import OUTGOING_BYTES, AgentProcess, OnExit, OnLines, Pipes, Waits, start_error
+from shim.processes import child_process, process_family
+from shim.processes.agent_pipes import AgentProcess, OnExit, OnLines, Pipes, Waits, start_error
 from shim.processes.child_environment import agent_shell, child_environment
 from universal.codec import LaunchSpec
 from universal.lib.framing import FrameError, LineFramer
@@ -33,6 +34,10 @@ ATTACH_S = 5.0
 """Seconds for a holder to answer."""
 LAST_S = 30.0
 """Seconds for a holder to take what was sent last."""
+GONE_S = 1.0
+"""Seconds that a stop waits for the holder to end after its agent."""
+YOUNG_S = 60.0
+"""Age in seconds from which a folder without a holder is no start in progress."""
 PATH_BYTES = 100
 """Longest path of a socket. The systems allow 104 and 108."""
 HEAD = 5
@@ -83,6 +88,8 @@ class _Link(asyncio.Protocol):
         self.pipes = pipes
         self.socket: asyncio.Transport | None = None
         self.has_left = False
+        self.gone = asyncio.Event()
+        """The connection has ended."""
         self._has_ended = False
         self.attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stdout = cast(asyncio.Protocol, self)
@@ -120,6 +127,7 @@ class _Link(asyncio.Protocol):
             self.attached.set_exception(ConnectionError(f"It speaks version {body[0]}, which this server does not know."))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.gone.set()
         if not self.attached.done():
             self.attached.set_exception(ConnectionError("It did not let this server in."))
         elif self._code is None and not self.has_left:  # the holder was killed, and its agent cannot be heard any more
@@ -266,14 +274,8 @@ class HeldProcess(AgentProcess):
 
     def write(self, data: bytes) -> None:
         """Queue a line with its number, until all that led to it is stored. Raises as `AgentProcess.write`."""
-        if b"\n" in data:
-            raise ValueError("A line for an agent must not contain a newline.")
-        if not self.alive:
-            raise AgentGone("The agent's process has ended; the next prompt starts it again.")
         assert isinstance(data, NumberedLine)
-        waiting_bytes = self._outbox_bytes + self._link.waiting_bytes
-        if waiting_bytes + len(data) >= OUTGOING_BYTES:
-            raise AgentStuck(f"The agent does not read what it is sent: {waiting_bytes} bytes wait for it.")
+        self._check(data, self._outbox_bytes + self._link.waiting_bytes)
         self._outbox.append(data)
         self._outbox_bytes += len(data)
         if self._sender is None or self._sender.done():
@@ -308,9 +310,43 @@ class HeldProcess(AgentProcess):
         if self._task is not None:
             self._task.cancel()
 
+    async def stop(self) -> None:
+        """As `AgentProcess.stop`, and wait for the end of the holder too, at most GONE_S."""
+        await super().stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GONE_S):
+                await self._link.gone.wait()
+
     def _finish(self, task: asyncio.Task[None]) -> None:
         if not self._has_left:
             super()._finish(task)
+
+
+def holders(folder: Path) -> dict[Path, bool]:
+    """The folders of holders -> whether the holder lives. Blocks."""
+    found = dict[Path, bool]()
+    for place in folder.iterdir() if folder.is_dir() else ():
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(ATTACH_S)
+            try:
+                link.connect(str(place / "s"))
+                found[place] = True
+            except OSError as error:
+                found[place] = isinstance(error, TimeoutError)
+    return found
+
+
+def sweep(folder: Path, kept: Collection[str], now_ms: int) -> int:
+    """Remove what holders have left that were killed, and end their agents. Blocks. Out: their number.
+
+    In: names of folders whose turns are taken up.
+    """
+    dead = [place for place, is_live in holders(folder).items() if not is_live and place.name not in kept]
+    dead = [place for place in dead if abs(now_ms / 1000 - place.stat().st_mtime) > YOUNG_S]
+    for place in dead:
+        process_family.end_owned(place.name)
+        rmtree(place, ignore_errors=True)
+    return len(dead)
 
 
 def tape_of(file: Path) -> tuple[list[bytes], set[int]]:

@@ -254,7 +254,7 @@ class Holder:
         accepted = self.listener._accept()  # pyright: ignore - `socket` would be a third of the memory
         descriptor = int(accepted[0])  # pyright: ignore - as above
         if self.guest is not None:
-            self.close(self.guest.detach())
+            self.greet()
         self.guest = _socket.socket(fileno=descriptor)
         self.guest.setblocking(False)
         self.want(descriptor, select.POLLIN)

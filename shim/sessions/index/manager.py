@@ -104,11 +104,13 @@ class SessionManager:
         """Read the rows, and end turns that ran when the server died."""
         await self.index.load()
         await self.others.start()
-        kept = () if self.deps.tapes is None else await self.deps.store.values(ROWS)
+        kept = {} if self.deps.tapes is None else await self.deps.store.values(ROWS)
         for entry in self.index:
             if (entry.busy or entry.record.id in kept) and self.others.owner(entry.record.id) is None:
                 with suppress(SessionElsewhere, SessionNotFound):
                     await self._take_over(entry.record.id)
+        if self.deps.tapes is not None:
+            await self.deps.tapes.sweep(kept)
         self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
         if self.deps.spares is not None:
             self.deps.spares.start()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from shim.lib.clock import Clock
 from shim.lib.errors import StoreError
 from shim.lib.ids import tied_id
 from shim.processes.handle import AgentHandle
-from shim.processes.held_process import HeldProcess, Hold, NumberedLine
+from shim.processes.held_process import HeldProcess, Hold, NumberedLine, sweep
 from shim.store.writer import GroupWriter
 from universal.codec import (
     Codec,
@@ -274,6 +274,12 @@ class Tapes:
                 self._store.set_value(calls_of(session_id), str(number), None)
         except StoreError as error:
             log.warning("tape.not_removed", session_id=session_id, error=str(error))
+
+    async def sweep(self, rows: Mapping[str, Any]) -> None:
+        """Remove what killed holders have left, but for those of these rows."""
+        kept = {row["token"] for row in rows.values()}
+        if count := await asyncio.to_thread(sweep, self.folder, kept, self.clock.now_ms()):
+            log.warning("tape.holders_swept", count=count, why="they were killed")
 
     async def flush(self) -> None:
         """Wait until all that is queued is stored. Raises StoreError."""

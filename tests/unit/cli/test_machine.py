@@ -34,6 +34,8 @@ def status(check: Check) -> str:
         (machine.check_service("on demand", None), "ok"),
         (machine.check_service("failed", "http://127.0.0.1:1"), "wrong"),
         (machine.check_service("inactive", "http://127.0.0.1:1"), "warning"),
+        (machine.check_holders({Path("/held/a"): True}, None)[0], "ok"),
+        (machine.check_holders({Path("/held/a"): True, Path("/held/b"): False}, None)[0], "warning"),
         (machine.check_disk(Path("/data"), 50 * 2**20), "wrong"),
         (machine.check_disk(Path("/data"), 500 * 2**20), "warning"),
         (machine.check_disk(Path("/data"), 5 * 2**30), "ok"),

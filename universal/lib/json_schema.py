@@ -18,7 +18,9 @@ TYPES: Mapping[str, Callable[[Any], bool]] = {
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
     "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
-    "integer": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and value == int(value),
+    "integer": lambda value: (
+        (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and value.is_integer())
+    ),
 }
 DEPTH = 60
 """How deep schemas and values may be, and how many `$ref` may follow each other."""
@@ -88,8 +90,10 @@ def _target(ref: Any, root: Any) -> Any:
 def mismatch(value: Any, schema: Any, root: Any = None, place: str = "", depth: int = 0) -> str:
     """Why a value does not match, with its place ("/age: ..."), or "". In: a schema without a fault (`schema_fault`)."""
     root, here = (schema if root is None else root), f"{place or '/'}: "
-    if isinstance(schema, bool) or depth > DEPTH:
-        return "" if schema is True else f"{here}nothing may stand here" if schema is False else f"{here}it is too deep"
+    if schema is True or schema == {}:
+        return ""
+    if schema is False or depth > DEPTH:
+        return f"{here}it is too deep" if schema else f"{here}nothing may stand here"
     rules, deeper = obj(schema), depth + 1
     if "$ref" in rules and (why := mismatch(value, _target(rules["$ref"], root), root, place, deeper)):
         return why
@@ -132,9 +136,19 @@ def _alternatives(value: Any, rules: Mapping[str, Any], root: Any, place: str, d
     every, some, one = whys("allOf"), whys("anyOf"), whys("oneOf")
     if any(every):
         return next(filter(None, every))
-    if some and all(some):
-        return some[0]
-    if one and one.count("") != 1:
-        return one[0] if all(one) else f"{here}it matches more than one of oneOf"
+    for key, faults in (("anyOf", some), ("oneOf", one)):
+        if faults and all(faults):
+            tagged = [why for rule, why in zip(arr(rules[key]), faults, strict=True) if _has_tag(value, rule, root)]
+            return (tagged or faults)[0]
+    if one.count("") > 1:
+        return f"{here}it matches more than one of oneOf"
     is_excluded = "not" in rules and not mismatch(value, rules["not"], root, place, depth)
     return f"{here}it may not match what `not` has" if is_excluded else ""
+
+
+def _has_tag(value: Any, rule: Any, root: Any) -> bool:
+    """Whether an alternative is meant, by the `type`, `role` or `status` of the value."""
+    rules = obj(_target(obj(rule)["$ref"], root) if "$ref" in obj(rule) else rule)
+    kinds = {key: obj(obj(rules.get("properties")).get(key)) for key in ("type", "role", "status")}
+    tags = {key: kind.get("enum", [kind.get("const")]) for key, kind in kinds.items() if kind.keys() & {"enum", "const"}}
+    return bool(tags) and all(obj(value).get(key) in arr(allowed) for key, allowed in tags.items())

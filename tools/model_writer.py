@@ -22,7 +22,8 @@ class ModelWriter:
     """Writes objects as classes, each after those that it names.
 
     In: `schemas` by name; `instead`, a schema's name or `Class.key` -> the annotation to write; `prefixes` of ids that are
-    checked; `nullable`, classes in whose fields null may stand for an entry, also of objects in it.
+    checked; `nullable`, classes in whose fields null may stand for an entry, also of objects in it; `defaults`, `Class.key` ->
+    what an absent field is.
     """
 
     def __init__(
@@ -32,11 +33,13 @@ class ModelWriter:
         instead: Mapping[str, str] | None = None,
         prefixes: Collection[str] | None = None,
         nullable: Collection[str] = (),
+        defaults: Mapping[str, str] | None = None,
     ) -> None:
         self._schemas = schemas
         self._instead = instead or {}
         self._prefixes = prefixes
         self._nullable = nullable
+        self._defaults = defaults or {}
         self.classes: dict[str, str] = {}
 
     def add(self, name: str, schema: Schema, about: str) -> str:
@@ -48,9 +51,10 @@ class ModelWriter:
                 annotation = self._instead.get(f"{name}.{key}") or self.annotation(inner, place, nullable=name in self._nullable)
                 field = f"{key.lstrip('$')}_" if key.startswith("$") or keyword.iskeyword(key) else key
                 is_needed = key in schema.get("required", ())
-                if not is_needed and not annotation.endswith("| None"):
+                default = self._defaults.get(f"{name}.{key}", "None")
+                if not is_needed and default == "None" and not annotation.endswith("| None"):
                     annotation += " | None"
-                value = f'Field(default=None, alias="{key}")' if field != key else "None"
+                value = f'Field(default={default}, alias="{key}")' if field != key else default
                 rows.append(f"    {field}: {annotation}{'' if is_needed else f' = {value}'}")
             base = "Part" if schema.get("additionalProperties") is False else "Open"
             self.classes[name] = "\n".join([f"class {name}({base}):", f'    """{about}"""', "", *rows])
@@ -84,7 +88,8 @@ class ModelWriter:
             items = ", ".join(self.annotation(item, place) for item in schema["prefixItems"])
             return f"Annotated[tuple[{items}], BeforeValidator(tuple_of)]"
         if kind == "array":
-            return f"list[{self.annotation(schema['items'], place)}]"
+            rows = f"list[{self.annotation(schema['items'], place)}]"
+            return f"Annotated[{rows}, Field(min_length={schema['minItems']})]" if "minItems" in schema else rows
         if "pattern" in schema and self._prefixes is None:
             return f"Annotated[str, Field(pattern=r{json.dumps(schema['pattern'])})]"
         if (prefix := schema.get("pattern", "").strip("^")) in (self._prefixes or ()):

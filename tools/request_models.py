@@ -1,4 +1,4 @@
-"""Writes bodies and paths of requests as pydantic models, from the documents of both OpenCodes. `--check` lists outdated ones.
+"""Writes bodies, queries and paths of requests as pydantic models, from the documents of both OpenCodes. `--check` checks them.
 
     shim/faces/opencode1/_generated/requests.py
     shim/faces/opencode2/_generated/requests.py
@@ -26,13 +26,21 @@ BODIES = {
     "CopyNameBody": "experimental.projectCopy.generateName",
     "ForkBody": "session.fork",
     "InitBody": "session.init",
+    "LogBody": "app.log",
     "PatchBody": "vcs.apply",
     "PermissionReplyBody": "permission.reply",
     "PermissionResponseBody": "permission.respond",
     "QuestionReplyBody": "question.reply",
+    "ReplayBody": "sync.replay",
     "RevertBody": "session.revert",
+    "SessionCreateBody": "session.create",
     "SessionMoveBody": "experimental.controlPlane.moveSession",
+    "SessionUpdateBody": "session.update",
     "SummarizeBody": "session.summarize",
+    "TuiAppendBody": "tui.appendPrompt",
+    "TuiCommandBody": "tui.executeCommand",
+    "TuiSelectBody": "tui.selectSession",
+    "TuiToastBody": "tui.showToast",
     "WarpBody": "experimental.workspace.warp",
     "WorkspaceCreateBody": "experimental.workspace.create",
     "WorktreeCreateBody": "worktree.create",
@@ -40,6 +48,8 @@ BODIES = {
     "WorktreeResetBody": "worktree.reset",
 }
 """Name of a model -> operation of OpenCode 1."""
+OBJECTS = ("EventTuiPromptAppend", "EventTuiCommandExecute", "EventTuiToastShow", "EventTuiSessionSelect")
+"""Schemas of OpenCode 1 that are bodies beside others."""
 BODIES2 = {
     "CommandBody": "session.command",
     "CompactBody": "session.compact",
@@ -48,10 +58,13 @@ BODIES2 = {
     "FormReplyBody": "session.form.reply",
     "GenerateBody": "session.generate",
     "GenerateTextBody": "experimental.generate.text",
+    "ImportBody": "experimental.session.import",
     "InboxUpdateBody": "session.inbox.update",
     "MoveBody": "session.move",
+    "PermissionCreateBody": "session.permission.create",
     "PermissionReplyBody": "session.permission.reply",
     "PromptBody": "session.prompt",
+    "RpcBody": "rpc.call",
     "SessionCreateBody": "session.create",
     "SessionUpdateBody": "session.update",
     "ForkBody": "session.fork",
@@ -67,6 +80,9 @@ BODIES2 = {
 }
 """The same of OpenCode 2."""
 PATHS = {
+    "MessagePath": "session.message",
+    "PartPath": "part.delete",
+    "PermissionPath": "permission.respond",
     "ProjectPath": "v2.projectCopy.refresh",
     "ProviderPath": "auth.set",
     "RequestPath": "question.reply",
@@ -75,13 +91,73 @@ PATHS = {
 }
 PATHS2 = {
     "AgentPath": "agent.get",
+    "CodePath": "server.connect",
     "CredentialPath": "credential.remove",
+    "InboxPath": "session.inbox.update",
     "IntegrationPath": "integration.get",
+    "MessagePath": "session.message.get",
     "ProviderPath": "provider.get",
+    "RequestPath": "session.permission.get",
+    "RpcPath": "rpc.call",
     "SavedPath": "permission.saved.update",
 }
 """Name of a model -> operation, for the parameters of paths."""
+QUERIES = {
+    "AskQuery": "permission.list",
+    "DiffQuery": "session.diff",
+    "FileQuery": "file.list",
+    "FindQuery": "find.files",
+    "MessagesQuery": "session.messages",
+    "SymbolQuery": "find.symbols",
+    "TextQuery": "find.text",
+    "ToolQuery": "tool.list",
+    "VcsDiffQuery": "vcs.diff",
+}
+QUERIES2 = {
+    "BranchQuery": "vcs.branch.list",
+    "CancelQuery": "session.form.cancel",
+    "ExportQuery": "experimental.session.export",
+    "FindQuery": "fs.find",
+    "InitQuery": "vcs.init",
+    "InterruptQuery": "session.interrupt",
+    "FolderQuery": "fs.list",
+    "LogQuery": "session.log",
+    "ProjectQuery": "worktree.list",
+    "SavedQuery": "permission.saved.list",
+    "VcsDiffQuery": "vcs.diff",
+}
+"""Name of a model -> operation, for queries. `location` and `workspace` are read for all operations in one place."""
+ELSEWHERE = frozenset({"location", "workspace"})
+DEFAULTS = {"FindQuery.dirs": '"true"', "FindQuery.limit": "10"}
+DEFAULTS2 = {
+    "BranchQuery.limit": "100",
+    "BranchQuery.search": '""',
+    "ExportQuery.sanitize": '"false"',
+    "FindQuery.limit": "50",
+    "FolderQuery.path": '""',
+    "InitQuery.provider": '"git"',
+    "InterruptQuery.resume": '"false"',
+    "LogQuery.after": "-1",
+    "LogQuery.follow": '"false"',
+}
+"""Field -> its value where a client does not send it."""
+INSTEAD = {
+    **{f"{name}.sessionID": "str" for name in ("MessagePath", "PartPath", "PermissionPath")},
+    "EventTuiPromptAppend.properties": "TuiAppendBody",
+    "EventTuiCommandExecute.properties": "TuiCommandBody",
+    "EventTuiToastShow.properties": "TuiToastBody",
+    "EventTuiSessionSelect.properties": "TuiSelectBody",
+}
+"""Types that are looser than the document's, as native is, or that an equal class of another name has."""
 INSTEAD2 = {
+    "BranchQuery.limit": "Annotated[int, Field(ge=1, le=1000)]",
+    "FindQuery.limit": "Annotated[int, Field(ge=1, le=200)]",
+    "LogQuery.after": "int",
+    "PermissionID": "str",
+    "PermissionSource": "dict[str, Any]",
+    "SessionInfo": "dict[str, Any]",
+    "SessionMessageInfo": "dict[str, Any]",
+    "numberString": "Annotated[int, Field(ge=0)]",
     "SessionID": "SessionID",
     "SessionMessageID": "str",
     "ModelRef": "ModelFields",
@@ -102,18 +178,22 @@ def render() -> dict[Path, str]:
     document, document2 = generate.load(), generate_opencode2.document()
     operations = {id_: operation for id_, _, _, operation in generate.operations(document)}
     operations2 = {id_: operation for id_, _, _, operation in generate.operations(document2)}
-    writer = ModelWriter(document["components"]["schemas"], prefixes=("ses", "wrk"))
-    writer2 = ModelWriter(document2["components"]["schemas"], instead=INSTEAD2, prefixes=())
-    for paths, bodies, rows, target, schemas in (
-        (PATHS, BODIES, operations, writer, document["components"]["schemas"]),
-        (PATHS2, BODIES2, operations2, writer2, document2["components"]["schemas"]),
+    writer = ModelWriter(document["components"]["schemas"], instead=INSTEAD, prefixes=("ses", "wrk", "evt_"), defaults=DEFAULTS)
+    writer2 = ModelWriter(document2["components"]["schemas"], instead=INSTEAD2, prefixes=(), defaults=DEFAULTS2)
+    for paths, queries, bodies, rows, target, schemas in (
+        (PATHS, QUERIES, BODIES, operations, writer, document["components"]["schemas"]),
+        (PATHS2, QUERIES2, BODIES2, operations2, writer2, document2["components"]["schemas"]),
     ):
         for name, id_ in paths.items():
-            target.add(name, _path(rows[id_]), f"The path of `{id_}`.")
+            target.add(name, _fields(rows[id_], "path"), f"The path of `{id_}`.")
+        for name, id_ in queries.items():
+            target.add(name, _fields(rows[id_], "query"), f"The query of `{id_}`.")
         for name, id_ in bodies.items():
             schema = _body(rows[id_])
             schema = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
             target.add(name, schema, f"The body of `{id_}`.")
+    for name in OBJECTS:
+        writer.add(name, document["components"]["schemas"][name], f"`{name}` of the document.")
     return {
         FACES / "opencode1" / "_generated" / "requests.py": _module(
             writer, "OpenCode's document", "from shim.http.operation import need_id"
@@ -130,10 +210,14 @@ def _body(operation: Schema) -> Schema:
     return operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
 
 
-def _path(operation: Schema) -> Schema:
-    """The parameters of an operation's path as an object."""
-    fields = {row["name"]: row["schema"] for row in operation["parameters"] if row["in"] == "path"}
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+def _fields(operation: Schema, place: str) -> Schema:
+    """The parameters of an operation's path or query as an object."""
+    rows = [row for row in operation["parameters"] if row["in"] == place and row["name"] not in ELSEWHERE]
+    needed = [row["name"] for row in rows if row.get("required")]
+    return {
+        **{"type": "object", "required": needed, "additionalProperties": False},
+        "properties": {row["name"]: row["schema"] for row in rows},
+    }
 
 
 def _module(writer: ModelWriter, source: str, more: str) -> str:

@@ -4,9 +4,31 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from shim.http.operation import need_id
+
+
+class MessagePath(BaseModel):
+    """The path of `session.message`."""
+
+    sessionID: str
+    messageID: str
+
+
+class PartPath(BaseModel):
+    """The path of `part.delete`."""
+
+    sessionID: str
+    messageID: str
+    partID: str
+
+
+class PermissionPath(BaseModel):
+    """The path of `permission.respond`."""
+
+    sessionID: str
+    permissionID: str
 
 
 class ProjectPath(BaseModel):
@@ -37,6 +59,74 @@ class WorkspacePath(BaseModel):
     """The path of `experimental.workspace.remove`."""
 
     id: Annotated[str, need_id("wrk")]
+
+
+class AskQuery(BaseModel):
+    """The query of `permission.list`."""
+
+    directory: str | None = None
+
+
+class DiffQuery(BaseModel):
+    """The query of `session.diff`."""
+
+    directory: str | None = None
+    messageID: str | None = None
+
+
+class FileQuery(BaseModel):
+    """The query of `file.list`."""
+
+    directory: str | None = None
+    path: str
+
+
+class FindQuery(BaseModel):
+    """The query of `find.files`."""
+
+    directory: str | None = None
+    query: str
+    dirs: Literal["true", "false"] = "true"
+    type: Literal["file", "directory"] | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 10
+
+
+class MessagesQuery(BaseModel):
+    """The query of `session.messages`."""
+
+    directory: str | None = None
+    limit: Annotated[int, Field(ge=0, le=9007199254740991)] | None = None
+    before: str | None = None
+
+
+class SymbolQuery(BaseModel):
+    """The query of `find.symbols`."""
+
+    directory: str | None = None
+    query: str
+
+
+class TextQuery(BaseModel):
+    """The query of `find.text`."""
+
+    directory: str | None = None
+    pattern: str
+
+
+class ToolQuery(BaseModel):
+    """The query of `tool.list`."""
+
+    directory: str | None = None
+    provider: str
+    model: str
+
+
+class VcsDiffQuery(BaseModel):
+    """The query of `vcs.diff`."""
+
+    directory: str | None = None
+    mode: Literal["git", "branch"]
+    context: Annotated[int, Field(ge=0)] | None = None
 
 
 class CopyBody(BaseModel):
@@ -74,6 +164,15 @@ class InitBody(BaseModel):
     messageID: str
 
 
+class LogBody(BaseModel):
+    """The body of `app.log`."""
+
+    service: str
+    level: Literal["debug", "info", "error", "warn"]
+    message: str
+    extra: dict[str, Any] | None = None
+
+
 class PatchBody(BaseModel):
     """The body of `vcs.apply`."""
 
@@ -99,11 +198,56 @@ class QuestionReplyBody(BaseModel):
     answers: list[list[str]]
 
 
+class ReplayBodyEvents(BaseModel):
+    """`ReplayBodyEvents` has no name in the document."""
+
+    id: Annotated[str, need_id("evt_")]
+    aggregateID: str
+    seq: Annotated[int, Field(ge=0)]
+    type: str
+    data: dict[str, Any]
+
+
+class ReplayBody(BaseModel):
+    """The body of `sync.replay`."""
+
+    directory: str
+    events: Annotated[list[ReplayBodyEvents], Field(min_length=1)]
+
+
 class RevertBody(BaseModel):
     """The body of `session.revert`."""
 
     messageID: str
     partID: str | None = None
+
+
+class SessionCreateBodyModel(BaseModel):
+    """`SessionCreateBodyModel` has no name in the document."""
+
+    id: str
+    providerID: str
+    variant: str | None = None
+
+
+class PermissionRule(BaseModel):
+    """`PermissionRule` of the document."""
+
+    permission: str
+    pattern: str
+    action: Literal["allow", "deny", "ask"]
+
+
+class SessionCreateBody(BaseModel):
+    """The body of `session.create`."""
+
+    parentID: Annotated[str, need_id("ses")] | None = None
+    title: str | None = None
+    agent: str | None = None
+    model: SessionCreateBodyModel | None = None
+    metadata: dict[str, Any] | None = None
+    permission: list[PermissionRule] | None = None
+    workspaceID: Annotated[str, need_id("wrk")] | None = None
 
 
 class MoveSessionDestination(BaseModel):
@@ -120,12 +264,54 @@ class SessionMoveBody(BaseModel):
     moveChanges: bool | None = None
 
 
+class SessionUpdateBodyTime(BaseModel):
+    """`SessionUpdateBodyTime` has no name in the document."""
+
+    archived: int | float | None = None
+
+
+class SessionUpdateBody(BaseModel):
+    """The body of `session.update`."""
+
+    title: str | None = None
+    metadata: dict[str, Any] | None = None
+    permission: list[PermissionRule] | None = None
+    time: SessionUpdateBodyTime | None = None
+
+
 class SummarizeBody(BaseModel):
     """The body of `session.summarize`."""
 
     providerID: str
     modelID: str
     auto: bool | None = None
+
+
+class TuiAppendBody(BaseModel):
+    """The body of `tui.appendPrompt`."""
+
+    text: str
+
+
+class TuiCommandBody(BaseModel):
+    """The body of `tui.executeCommand`."""
+
+    command: str
+
+
+class TuiSelectBody(BaseModel):
+    """The body of `tui.selectSession`."""
+
+    sessionID: Annotated[str, need_id("ses")]
+
+
+class TuiToastBody(BaseModel):
+    """The body of `tui.showToast`."""
+
+    title: str | None = None
+    message: str
+    variant: Literal["info", "success", "warning", "error"]
+    duration: Annotated[int, Field(gt=0)] | None = None
 
 
 class WarpBody(BaseModel):
@@ -162,3 +348,31 @@ class WorktreeResetBody(BaseModel):
     """The body of `worktree.reset`."""
 
     directory: str
+
+
+class EventTuiPromptAppend(BaseModel):
+    """`EventTuiPromptAppend` of the document."""
+
+    type: Literal["tui.prompt.append"]
+    properties: TuiAppendBody
+
+
+class EventTuiCommandExecute(BaseModel):
+    """`EventTuiCommandExecute` of the document."""
+
+    type: Literal["tui.command.execute"]
+    properties: TuiCommandBody
+
+
+class EventTuiToastShow(BaseModel):
+    """`EventTuiToastShow` of the document."""
+
+    type: Literal["tui.toast.show"]
+    properties: TuiToastBody
+
+
+class EventTuiSessionSelect(BaseModel):
+    """`EventTuiSessionSelect` of the document."""
+
+    type: Literal["tui.session.select"]
+    properties: TuiSelectBody

@@ -84,13 +84,6 @@ async def configured_providers(ctx: Ctx) -> object:
 # --- tools -----------------------------------------------------------------------------------------------
 
 
-class ToolQuery(BaseModel):
-    """An agent and one of its models, which all have the same tools."""
-
-    provider: str
-    model: str
-
-
 @operation("tool.ids")
 async def list_tool_ids(ctx: Ctx) -> object:
     """List the tools of all available agents."""
@@ -98,7 +91,7 @@ async def list_tool_ids(ctx: Ctx) -> object:
 
 
 @operation("tool.list")
-async def list_tools(ctx: Ctx, query: ToolQuery) -> object:
+async def list_tools(ctx: Ctx, query: requests.ToolQuery) -> object:
     """List the tools of one agent. Raises InvalidRequest for an unknown one."""
     agents = {agent.spec.name: agent for agent in await ctx.services.agents.available()}
     if query.provider not in agents:

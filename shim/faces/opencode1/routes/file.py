@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
 from aiohttp import web
-from pydantic import BaseModel, Field
 
 from shim.faces.opencode1 import host
 from shim.faces.opencode1._generated import requests
@@ -24,14 +23,8 @@ if TYPE_CHECKING:
     from shim.faces.opencode1._generated.types import File, VcsFileDiff, VcsInfo
 
 
-class FileQuery(BaseModel):
-    """A path, relative to the directory or absolute below it."""
-
-    path: str
-
-
 @operation("file.list")
-async def list_folder(ctx: Ctx, query: FileQuery) -> object:
+async def list_folder(ctx: Ctx, query: requests.FileQuery) -> object:
     """List a folder's entries."""
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
@@ -39,7 +32,7 @@ async def list_folder(ctx: Ctx, query: FileQuery) -> object:
 
 
 @operation("file.read")
-async def read(ctx: Ctx, query: FileQuery) -> object:
+async def read(ctx: Ctx, query: requests.FileQuery) -> object:
     """Return a file's content."""
     content = await files.content(ctx.directory, query.path)
     return {key: value for key, value in asdict(content).items() if value is not None}
@@ -64,53 +57,25 @@ async def status(ctx: Ctx) -> object:
 # --- search ----------------------------------------------------------------------------------------------
 
 
-class TextQuery(BaseModel):
-    """A regular expression in ripgrep's dialect."""
-
-    pattern: str
-
-
-class FindQuery(BaseModel):
-    """A part of a path, which may contain typos."""
-
-    query: str
-    dirs: Literal["true", "false"] = "true"
-    type: Literal["file", "directory"] | None = None
-    limit: Annotated[int, Field(ge=1, le=200)] = 10
-
-
-class SymbolQuery(BaseModel):
-    """A part of a name."""
-
-    query: str
-
-
 @operation("find.text")
-async def text(ctx: Ctx, query: TextQuery) -> object:
+async def text(ctx: Ctx, query: requests.TextQuery) -> object:
     """List matching lines."""
     return [host.text_match(match) for match in await search.texts(ctx.directory, query.pattern)]
 
 
 @operation("find.files")
-async def names(ctx: Ctx, query: FindQuery) -> object:
+async def names(ctx: Ctx, query: requests.FindQuery) -> object:
     """List files and folders whose path resembles the query, best first."""
     return await search.names(ctx.directory, query.query, kind=query.type, folders=query.dirs == "true", limit=query.limit)
 
 
 @operation("find.symbols")
-async def symbols(ctx: Ctx, query: SymbolQuery) -> object:
+async def symbols(ctx: Ctx, query: requests.SymbolQuery) -> object:
     """Return no symbols, as native OpenCode does without a language server. This server runs none."""
     return []
 
 
 # --- version control -------------------------------------------------------------------------------------
-
-
-class DiffQuery(BaseModel):
-    """The base of the comparison, and the unchanged lines to show around a change."""
-
-    mode: Literal["git", "branch"]
-    context: Annotated[int, Field(ge=0)] | None = None
 
 
 @operation("vcs.get")
@@ -134,7 +99,7 @@ async def vcs_status(ctx: Ctx) -> object:
 
 
 @operation("vcs.diff")
-async def diff(ctx: Ctx, query: DiffQuery) -> object:
+async def diff(ctx: Ctx, query: requests.VcsDiffQuery) -> object:
     """List changed files with patches."""
     return [_wire(change) for change in await vcs.diff(ctx.directory, query.mode, query.context)]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from importlib import resources
-from typing import Any, Literal
 
 import structlog
 from aiohttp import web
-from pydantic import BaseModel
 
+from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import extra, operation
 from shim.host.changes import EVERYWHERE, AllDisposed, DirectoryDisposed
 from shim.http.operation import Ctx
@@ -54,17 +53,8 @@ LEVELS: dict[str, str] = {"debug": "debug", "info": "info", "warn": "warning", "
 MESSAGE_LENGTH = 10_000
 
 
-class Entry(BaseModel):
-    """`POST /log`."""
-
-    service: str
-    level: Literal["debug", "info", "error", "warn"]
-    message: str
-    extra: dict[str, Any] | None = None
-
-
 @operation("app.log")
-async def write(ctx: Ctx, body: Entry) -> object:
+async def write(ctx: Ctx, body: requests.LogBody) -> object:
     """Log an entry as `client.log`. The client's fields are nested, so that they cannot pass for ours."""
     getattr(log, LEVELS[body.level])(
         "client.log", service=body.service[:MESSAGE_LENGTH], message=body.message[:MESSAGE_LENGTH], extra=body.extra or {}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from aiohttp import web
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1._generated import requests
@@ -86,31 +86,12 @@ class EncodedMessages:
 _ENCODED = EncodedMessages()
 
 
-class MessagePath(SessionPath):
-    """`{sessionID}` and `{messageID}`."""
-
-    messageID: str
-
-
-class PartPath(MessagePath):
-    """`{sessionID}`, `{messageID}`, `{partID}`."""
-
-    partID: str
-
-
-class MessagesQuery(BaseModel):
-    """The `limit` newest messages (0: all), before the cursor of an earlier answer."""
-
-    limit: int | None = Field(default=None, ge=0)
-    before: str | None = None
-
-
 LONG = 500
 """Number of messages from which an answer is sent in pieces."""
 
 
 @operation("session.messages")
-async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
+async def messages(ctx: Ctx, path: SessionPath, query: requests.MessagesQuery) -> object:
     """List messages, oldest first. With a limit, the newest ones, and `x-next-cursor` if there are older ones."""
     state = await ctx.services.sessions.readable_state(path.sessionID)
     state.on_read()
@@ -184,13 +165,13 @@ async def message_of(ctx: Ctx, session_id: str, message_id: str) -> Message:
 
 
 @operation("session.message")
-async def get(ctx: Ctx, path: MessagePath) -> object:
+async def get(ctx: Ctx, path: requests.MessagePath) -> object:
     """Return a message with its parts."""
     return read.message(await message_of(ctx, path.sessionID, path.messageID), path.sessionID)
 
 
 @operation("session.deleteMessage")
-async def delete(ctx: Ctx, path: MessagePath) -> object:
+async def delete(ctx: Ctx, path: requests.MessagePath) -> object:
     """Remove a message from the transcript. The agent still remembers it."""
     await need_idle(ctx, path.sessionID)
     await message_of(ctx, path.sessionID, path.messageID)
@@ -201,7 +182,7 @@ async def delete(ctx: Ctx, path: MessagePath) -> object:
 
 
 @operation("part.delete")
-async def delete_part(ctx: Ctx, path: PartPath) -> object:
+async def delete_part(ctx: Ctx, path: requests.PartPath) -> object:
     """Remove a part."""
     message = await message_of(ctx, path.sessionID, path.messageID)
     if path.partID not in message.parts:
@@ -224,7 +205,7 @@ class PartBody(BaseModel):
 
 
 @operation("part.update")
-async def update_part(ctx: Ctx, path: PartPath, body: PartBody) -> object:
+async def update_part(ctx: Ctx, path: requests.PartPath, body: PartBody) -> object:
     """Replace the part with this id. The ids must be those of the path, and the type must stay."""
     message = await message_of(ctx, path.sessionID, path.messageID)
     if path.partID not in message.parts:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-
 from shim.faces.opencode1 import read
 from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
-from shim.faces.opencode1.routes.session import SessionPath
 from shim.http.operation import Ctx
 
 
-class ListQuery(BaseModel):
-    """A filter by directory, if the query names one."""
-
-    directory: str | None = None
-
-
 @operation("permission.list")
-async def list_(ctx: Ctx, query: ListQuery) -> object:
+async def list_(ctx: Ctx, query: requests.AskQuery) -> object:
     """List open requests, oldest first."""
     await ctx.services.sessions.others.read_requests()
     requests = ctx.services.sessions.requests.permissions(ctx.directory if query.directory else None)
@@ -32,14 +23,8 @@ async def reply(ctx: Ctx, path: requests.RequestPath, body: requests.PermissionR
     return True
 
 
-class PermissionPath(SessionPath):
-    """`{sessionID}` and `{permissionID}`."""
-
-    permissionID: str
-
-
 @operation("permission.respond")
-async def respond(ctx: Ctx, path: PermissionPath, body: requests.PermissionResponseBody) -> object:
+async def respond(ctx: Ctx, path: requests.PermissionPath, body: requests.PermissionResponseBody) -> object:
     """Answer a request on the older endpoint, which the web UI and SDK v1 use."""
     ctx.services.sessions.index.record(path.sessionID)
     ctx.services.sessions.requests.reply_permission(path.permissionID, body.response)
@@ -50,7 +35,7 @@ async def respond(ctx: Ctx, path: PermissionPath, body: requests.PermissionRespo
 
 
 @operation("question.list")
-async def list_questions(ctx: Ctx, query: ListQuery) -> object:
+async def list_questions(ctx: Ctx, query: requests.AskQuery) -> object:
     """List open questions, oldest first."""
     await ctx.services.sessions.others.read_requests()
     requests = ctx.services.sessions.requests.questions(ctx.directory if query.directory else None)

@@ -21,7 +21,7 @@ from shim.host.files.roots import visible_sessions
 from shim.host.git.projects import GLOBAL, Identity, belongs
 from shim.host.values import Project
 from shim.http.forward import need_session_here
-from shim.http.operation import Ctx, need_id, to_response
+from shim.http.operation import Ctx, to_response
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionBusy
 from shim.sessions.session.open_signs import Read
 from shim.sessions.transfer.fork import fork as fork_session
@@ -66,37 +66,10 @@ class SessionPath(BaseModel):
     sessionID: str
 
 
-class RuleBody(BaseModel):
-    """A permission rule."""
-
-    permission: str
-    pattern: str
-    action: str
-
-
-class ModelBody(BaseModel):
-    """A session's model."""
-
-    id: str
-    providerID: str
-    variant: str | None = None
-
-
-class CreateBody(BaseModel):
-    """`POST /session`."""
-
-    parentID: Annotated[str, need_id("ses")] | None = None
-    title: str | None = None
-    agent: str | None = None
-    model: ModelBody | None = None
-    metadata: dict[str, Any] | None = None
-    permission: list[RuleBody] | None = None
-
-
 @operation("session.create")
-async def create(ctx: Ctx, body: CreateBody | None) -> object:
+async def create(ctx: Ctx, body: requests.SessionCreateBody | None) -> object:
     """Create a session. A missing parent is accepted, as in native OpenCode."""
-    options = body or CreateBody()
+    options = body or requests.SessionCreateBody()
     services = ctx.services
     agent = options.model.providerID if options.model is not None else None
     await need_session_here(ctx, ctx.directory, agent, options.metadata)
@@ -187,23 +160,8 @@ async def get(ctx: Ctx, path: SessionPath) -> object:
     return read.session(record if project is None else _as_in(project, record))
 
 
-class TimeBody(BaseModel):
-    """`time` of a patch. `archived`: null restores the session."""
-
-    archived: float | None = None
-
-
-class PatchBody(BaseModel):
-    """`PATCH /session/{id}`."""
-
-    title: str | None = None
-    metadata: dict[str, Any] | None = None
-    permission: list[RuleBody] | None = None
-    time: TimeBody | None = None
-
-
 @operation("session.update")
-async def update(ctx: Ctx, path: SessionPath, body: PatchBody) -> object:
+async def update(ctx: Ctx, path: SessionPath, body: requests.SessionUpdateBody) -> object:
     """Change title, permission rules, metadata, archived. An empty body changes nothing and emits no event."""
     changes: RecordChanges = {}
     if body.title is not None:
@@ -254,14 +212,8 @@ async def todo(ctx: Ctx, path: SessionPath) -> object:
     return list(map(read.todo, (await ctx.services.sessions.session(path.sessionID)).todos))
 
 
-class DiffQuery(BaseModel):
-    """`messageID`: a user message, to list only the changes of its turn."""
-
-    messageID: str | None = None
-
-
 @operation("session.diff")
-async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
+async def diff(ctx: Ctx, path: SessionPath, query: requests.DiffQuery) -> object:
     """List the session's file changes."""
     note_read(ctx, path.sessionID, "diffs")
     session = await ctx.services.sessions.session(path.sessionID)

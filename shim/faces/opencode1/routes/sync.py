@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, Field, RootModel
+from pydantic import Field, RootModel
 
+from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.render import render
 from shim.faces.opencode1.transfer import import_
 from shim.host.files.roots import visible_sessions
 from shim.http.directory import resolve
-from shim.http.operation import Ctx, need_id
+from shim.http.operation import Ctx
 from shim.lib.clock import from_rfc3339
 from shim.lib.errors import InvalidRequest
 from universal.lib.jsonvalue import JsonObject
@@ -56,25 +57,8 @@ async def start(ctx: Ctx) -> object:
     return True
 
 
-class Event(BaseModel):
-    """One event of a history."""
-
-    id: Annotated[str, need_id("evt_")]
-    aggregateID: str
-    seq: Annotated[int, Field(ge=0)]
-    type: str
-    data: dict[str, Any]
-
-
-class ReplayBody(BaseModel):
-    """`POST /sync/replay`: one session's whole history, and its target directory."""
-
-    directory: str
-    events: Annotated[list[Event], Field(min_length=1)]
-
-
 @operation("sync.replay")
-async def replay(ctx: Ctx, body: ReplayBody) -> object:
+async def replay(ctx: Ctx, body: requests.ReplayBody) -> object:
     """Import the session of a history into a directory. An existing session gets the messages that it lacks."""
     try:
         document = fold(e.model_dump() for e in body.events)

@@ -6,14 +6,15 @@ In native OpenCode, `/tui/open-themes` publishes `session.list` by mistake; ours
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
-from shim.host.changes import ToastVariant, TuiCommand, TuiPrompt, TuiSession, TuiToast
+from shim.host.changes import TuiCommand, TuiPrompt, TuiSession, TuiToast
 from shim.host.tui_control import TuiRequest
-from shim.http.operation import Ctx, need_id
+from shim.http.operation import Ctx
 from shim.lib.errors import ServiceUnavailable
 
 TuiChange: TypeAlias = TuiPrompt | TuiCommand | TuiToast | TuiSession
@@ -37,92 +38,36 @@ GONE_S = 2.0
 """Seconds between checks whether the client of `/tui/control/next` is still connected."""
 
 
-class Append(BaseModel):
-    """Text for the prompt."""
-
-    text: str
-
-    def change(self) -> TuiChange:
-        """The change that TUIs read."""
-        return TuiPrompt(self.text)
+Content: TypeAlias = requests.TuiAppendBody | requests.TuiCommandBody | requests.TuiToastBody | requests.TuiSelectBody
+Event: TypeAlias = (
+    requests.EventTuiPromptAppend | requests.EventTuiCommandExecute | requests.EventTuiToastShow | requests.EventTuiSessionSelect
+)
 
 
-class Command(BaseModel):
-    """A command of the TUI."""
-
-    command: str
-
-    def change(self) -> TuiChange:
-        """The change that TUIs read."""
-        return TuiCommand(self.command)
-
-
-class Toast(BaseModel):
-    """A note in a corner; `duration` in milliseconds."""
-
-    title: str | None = None
-    message: str
-    variant: ToastVariant
-    duration: Annotated[int, Field(gt=0)] | None = None
-
-    def change(self) -> TuiChange:
-        """The change that TUIs read."""
-        return TuiToast(self.message, self.variant, self.title, self.duration)
+def _change(content: Content) -> TuiChange:
+    match content:
+        case requests.TuiAppendBody():
+            return TuiPrompt(content.text)
+        case requests.TuiCommandBody():
+            return TuiCommand(content.command)
+        case requests.TuiToastBody():
+            return TuiToast(content.message, content.variant, content.title, content.duration)
+        case requests.TuiSelectBody():
+            return TuiSession(content.sessionID)
 
 
-class Select(BaseModel):
-    """A session to open."""
-
-    sessionID: Annotated[str, need_id("ses")]
-
-    def change(self) -> TuiChange:
-        """The change that TUIs read."""
-        return TuiSession(self.sessionID)
-
-
-class PublishAppend(BaseModel):
-    """The event itself."""
-
-    type: Literal["tui.prompt.append"]
-    properties: Append
-
-
-class PublishCommand(BaseModel):
-    """The event itself."""
-
-    type: Literal["tui.command.execute"]
-    properties: Command
-
-
-class PublishToast(BaseModel):
-    """The event itself."""
-
-    type: Literal["tui.toast.show"]
-    properties: Toast
-
-
-class PublishSelect(BaseModel):
-    """The event itself."""
-
-    type: Literal["tui.session.select"]
-    properties: Select
-
-
-Published = Annotated[PublishAppend | PublishCommand | PublishToast | PublishSelect, Field(discriminator="type")]
-
-
-def _publish(ctx: Ctx, content: Append | Command | Toast | Select) -> bool:
-    ctx.services.host.publish(content.change(), ctx.directory)
+def _publish(ctx: Ctx, content: Content) -> bool:
+    ctx.services.host.publish(_change(content), ctx.directory)
     ctx.services.tui_control.offer(ctx.directory, TuiRequest(ctx.request.path, content.model_dump(exclude_none=True)))
     return True
 
 
 def _execute(ctx: Ctx, command: str) -> bool:
-    return _publish(ctx, Command(command=command))
+    return _publish(ctx, requests.TuiCommandBody(command=command))
 
 
 @operation("tui.appendPrompt")
-async def append(ctx: Ctx, body: Append) -> object:
+async def append(ctx: Ctx, body: requests.TuiAppendBody) -> object:
     """Put text into the prompt."""
     return _publish(ctx, body)
 
@@ -164,25 +109,25 @@ async def clear(ctx: Ctx) -> object:
 
 
 @operation("tui.executeCommand")
-async def execute(ctx: Ctx, body: Command) -> object:
+async def execute(ctx: Ctx, body: requests.TuiCommandBody) -> object:
     """Run any command of the TUI, which ignores unknown ones."""
     return _execute(ctx, SHORT_NAMES.get(body.command, body.command))
 
 
 @operation("tui.showToast")
-async def toast(ctx: Ctx, body: Toast) -> object:
+async def toast(ctx: Ctx, body: requests.TuiToastBody) -> object:
     """Show a note."""
     return _publish(ctx, body)
 
 
 @operation("tui.publish")
-async def publish(ctx: Ctx, body: Published) -> object:
+async def publish(ctx: Ctx, body: Annotated[Event, Field(discriminator="type")]) -> object:
     """Publish one of these events unchanged."""
     return _publish(ctx, body.properties)
 
 
 @operation("tui.selectSession")
-async def select(ctx: Ctx, body: Select) -> object:
+async def select(ctx: Ctx, body: requests.TuiSelectBody) -> object:
     """Open a session. Raises SessionNotFound (404)."""
     ctx.services.sessions.index.record(body.sessionID)
     return _publish(ctx, body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -15,10 +15,23 @@ class AgentPath(BaseModel):
     agentID: str
 
 
+class CodePath(BaseModel):
+    """The path of `server.connect`."""
+
+    code: str
+
+
 class CredentialPath(BaseModel):
     """The path of `credential.remove`."""
 
     credentialID: str
+
+
+class InboxPath(BaseModel):
+    """The path of `session.inbox.update`."""
+
+    sessionID: SessionID
+    inboxID: str
 
 
 class IntegrationPath(BaseModel):
@@ -27,16 +40,109 @@ class IntegrationPath(BaseModel):
     integrationID: str
 
 
+class MessagePath(BaseModel):
+    """The path of `session.message.get`."""
+
+    sessionID: SessionID
+    messageID: str
+
+
 class ProviderPath(BaseModel):
     """The path of `provider.get`."""
 
     providerID: str
 
 
+class RequestPath(BaseModel):
+    """The path of `session.permission.get`."""
+
+    sessionID: SessionID
+    requestID: str
+
+
+class RpcPath(BaseModel):
+    """The path of `rpc.call`."""
+
+    rpcID: str
+    method: str
+
+
 class SavedPath(BaseModel):
     """The path of `permission.saved.update`."""
 
     id: str
+
+
+class BranchQuery(BaseModel):
+    """The query of `vcs.branch.list`."""
+
+    search: str = ""
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+class CancelQuery(BaseModel):
+    """The query of `session.form.cancel`."""
+
+    message: str | None = None
+
+
+class ExportQuery(BaseModel):
+    """The query of `experimental.session.export`."""
+
+    sanitize: Literal["true", "false"] = "false"
+
+
+class FindQuery(BaseModel):
+    """The query of `fs.find`."""
+
+    query: str
+    type: Literal["file", "directory"] | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+
+
+class InitQuery(BaseModel):
+    """The query of `vcs.init`."""
+
+    provider: str = "git"
+
+
+class InterruptQuery(BaseModel):
+    """The query of `session.interrupt`."""
+
+    resume: Literal["true", "false"] = "false"
+
+
+class FolderQuery(BaseModel):
+    """The query of `fs.list`."""
+
+    path: str = ""
+
+
+class LogQuery(BaseModel):
+    """The query of `session.log`."""
+
+    after: int = -1
+    follow: Literal["true", "false"] = "false"
+
+
+class ProjectQuery(BaseModel):
+    """The query of `worktree.list`."""
+
+    projectID: str
+
+
+class SavedQuery(BaseModel):
+    """The query of `permission.saved.list`."""
+
+    projectID: str | None = None
+
+
+class VcsDiffQuery(BaseModel):
+    """The query of `vcs.diff`."""
+
+    mode: Literal["working", "branch", "committed"]
+    base: str | None = None
+    context: Annotated[int, Field(ge=0)] | None = None
 
 
 class PromptMention(BaseModel):
@@ -119,6 +225,20 @@ class GenerateTextBody(BaseModel):
     model: ModelFields | None = None
 
 
+class LocationPublicRef(BaseModel):
+    """`LocationPublicRef` of the document."""
+
+    directory: str
+
+
+class ImportBody(BaseModel):
+    """The body of `experimental.session.import`."""
+
+    info: dict[str, Any]
+    messages: list[dict[str, Any]]
+    location: LocationPublicRef | None = None
+
+
 class InboxUpdateBody(BaseModel):
     """The body of `session.inbox.update`."""
 
@@ -130,6 +250,18 @@ class MoveBody(BaseModel):
 
     directory: str
     delivery: Literal["steer", "queue"] | None = None
+
+
+class PermissionCreateBody(BaseModel):
+    """The body of `session.permission.create`."""
+
+    id: str | None = None
+    action: str
+    resources: list[str]
+    save: list[str] | None = None
+    metadata: dict[str, Any] | None = None
+    source: dict[str, Any] | None = None
+    agent: str | None = None
 
 
 class PermissionReplyBody(BaseModel):
@@ -152,10 +284,10 @@ class PromptBody(BaseModel):
     resume: bool | None = None
 
 
-class LocationPublicRef(BaseModel):
-    """`LocationPublicRef` of the document."""
+class RpcBody(BaseModel):
+    """The body of `rpc.call`."""
 
-    directory: str
+    input: Any | None = None
 
 
 class SessionCreateBody(BaseModel):

@@ -175,14 +175,8 @@ async def reply(ctx: Ctx, path: FormPath, body: requests.FormReplyBody) -> objec
     return NO_CONTENT
 
 
-class CancelQuery(BaseModel):
-    """The reason."""
-
-    message: str | None = None
-
-
 @operation("session.form.cancel")
-async def cancel(ctx: Ctx, path: FormPath, query: CancelQuery) -> object:
+async def cancel(ctx: Ctx, path: FormPath, query: requests.CancelQuery) -> object:
     """Cancel a form. Its creator gets the message; an agent learns only that it was cancelled."""
     await _open(ctx, path)
     if face(ctx).forms.settle(path.formID, None, query.message):

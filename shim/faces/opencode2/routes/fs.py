@@ -11,11 +11,12 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from aiohttp import web
 from pydantic import BaseModel, Field
 
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import FileUnreadable, ResourceConflict, VcsUnsupported
 from shim.faces.opencode2.routes.location_answer import locate_answer, place
@@ -43,20 +44,6 @@ SHOWN_TYPES = frozenset(
 SNIFF_BYTES = 64 * 1024
 
 
-class ListQuery(BaseModel):
-    """A folder, absolute or relative to the directory."""
-
-    path: str = ""
-
-
-class FindQuery(BaseModel):
-    """Part of a path. Typing errors are allowed."""
-
-    query: str
-    type: Literal["file", "directory"] | None = None
-    limit: Annotated[int, Field(ge=1, le=200)] = 50
-
-
 class ReadPath(BaseModel):
     """The path after `/api/fs/read/`."""
 
@@ -70,7 +57,7 @@ class WriteQuery(BaseModel):
 
 
 @operation("fs.list")
-async def listing(ctx: Ctx, query: ListQuery) -> object:
+async def listing(ctx: Ctx, query: requests.FolderQuery) -> object:
     """A folder's entries. Their paths are relative to the directory, also outside of it (`../x`)."""
     folder = await _place(ctx, query.path)
     project = await ctx.services.projects.identity(ctx.directory)
@@ -83,7 +70,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
 
 
 @operation("fs.find")
-async def find(ctx: Ctx, query: FindQuery) -> object:
+async def find(ctx: Ctx, query: requests.FindQuery) -> object:
     """Files and folders whose path is similar to the query, the best first."""
     paths = await search.names(ctx.directory, query.query, kind=query.type, limit=query.limit)
     rows: list[FileSystemEntry] = [{"path": path, "type": "directory" if path.endswith("/") else "file"} for path in paths]
@@ -158,30 +145,6 @@ def _write(place: str, data: bytes, roots: Sequence[Path]) -> None:
 BRANCHES_LIMIT = 1000
 
 
-class BranchQuery(BaseModel):
-    """Part of a branch's name."""
-
-    search: str = ""
-    limit: Annotated[int, Field(ge=1, le=BRANCHES_LIMIT)] = 100
-
-
-class DiffQuery(BaseModel):
-    """The comparison: files with the last commit, files with the base, or the last commit with the base.
-
-    `base`: a revision, by default the branch that this one will be merged into. `context`: unchanged lines around a change.
-    """
-
-    mode: Literal["working", "branch", "committed"]
-    base: str | None = None
-    context: Annotated[int, Field(ge=0)] | None = None
-
-
-class InitQuery(BaseModel):
-    """The kind of repository."""
-
-    provider: str = "git"
-
-
 @operation("vcs.get")
 async def get(ctx: Ctx) -> object:
     """The current and the default branch. A missing branch is left out."""
@@ -209,7 +172,7 @@ async def status(ctx: Ctx) -> object:
 
 
 @operation("vcs.branch.list")
-async def branches(ctx: Ctx, query: BranchQuery) -> object:
+async def branches(ctx: Ctx, query: requests.BranchQuery) -> object:
     """Names of local branches, the last used first."""
     query_text = query.search.casefold()
     names = [name for name in await vcs.branch_names(ctx.directory) if query_text in name.casefold()]
@@ -217,7 +180,7 @@ async def branches(ctx: Ctx, query: BranchQuery) -> object:
 
 
 @operation("vcs.diff")
-async def diff(ctx: Ctx, query: DiffQuery) -> object:
+async def diff(ctx: Ctx, query: requests.VcsDiffQuery) -> object:
     """Changed files with patches. A patch that is too large to show is empty. Raises 400 for an unknown base."""
     if query.mode == "working" and query.base is None:
         changes = await vcs.diff(ctx.directory, "git", query.context)
@@ -227,7 +190,7 @@ async def diff(ctx: Ctx, query: DiffQuery) -> object:
 
 
 @operation("vcs.init")
-async def init(ctx: Ctx, query: InitQuery) -> object:
+async def init(ctx: Ctx, query: requests.InitQuery) -> object:
     """Run `git init` in the directory. Raises 409 inside of a repository, 501 for another kind, 503 with git's error."""
     directory = await place(ctx)
     if query.provider != "git":

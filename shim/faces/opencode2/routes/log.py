@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
 from aiohttp import web
 from pydantic import BaseModel, Field
 
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.dialects import PREVIEW
 from shim.faces.opencode2.dialects.preview import NEXT
 from shim.faces.opencode2.endpoint import operation, preview_operation
@@ -31,15 +32,8 @@ from universal.session.log import LogAppended
 from universal.session.reducer import Reducer, reducer_of
 
 
-class LogQuery(BaseModel):
-    """`after`: a `durable.seq`, exclusive. The header `Last-Event-ID` wins."""
-
-    after: int = -1
-    follow: Literal["true", "false"] = "false"
-
-
 @operation("session.log")
-async def log(ctx: Ctx, path: SessionPath, query: LogQuery) -> web.StreamResponse:
+async def log(ctx: Ctx, path: SessionPath, query: requests.LogQuery) -> web.StreamResponse:
     """Past events, then `log.synced`, then (with `follow`) new events."""
     need(ctx, path.sessionID)
     need_room(ctx.services)

@@ -5,10 +5,9 @@ See `shim.sessions.mcp_servers` and `shim.agents.plugins`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
-
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import RpcNotFound
 from shim.faces.opencode2.routes.location_answer import locate_answer
@@ -71,21 +70,8 @@ def _plugin(
 # --- calls of plug-ins -----------------------------------------------------------------------------------
 
 
-class RpcPath(BaseModel):
-    """`{rpcID}/{method}`."""
-
-    rpcID: str
-    method: str
-
-
-class RpcBody(BaseModel):
-    """`input` is defined by the plugin."""
-
-    input: Any = None
-
-
 @operation("rpc.call")
-async def call(ctx: Ctx, path: RpcPath, body: RpcBody) -> object:
+async def call(ctx: Ctx, path: requests.RpcPath, body: requests.RpcBody) -> object:
     """Answer 400 RpcError, as OpenCode does for an unknown plugin: no RPC is registered here."""
     message = (
         f'There is no RPC "{path.rpcID}" here: plugins of OpenCode register RPCs, and this server loads none of them. '

@@ -53,12 +53,6 @@ class MessagesQuery(BaseModel):
     without: str = ""
 
 
-class MessagePath(SessionPath):
-    """`{messageID}`. An id of another form is answered with 404."""
-
-    messageID: str
-
-
 @operation("session.message.list")
 async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     """A page of messages, by default newest first. A text that still grows is empty; its pieces come on the stream."""
@@ -102,7 +96,7 @@ def _page(entries: Entries, query: MessagesQuery, anchor: str | None, without: C
 
 
 @operation("session.message.get")
-async def get(ctx: Ctx, path: MessagePath) -> object:
+async def get(ctx: Ctx, path: requests.MessagePath) -> object:
     """One message."""
     message = read.message_at(await read_session(ctx, path.sessionID), path.messageID)
     if message is None:

@@ -6,7 +6,7 @@ Source: recordings `permission_*` of v2-20260717.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
@@ -24,12 +24,6 @@ from universal.permissions import Access
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import types
-
-
-class RequestPath(SessionPath):
-    """`{requestID}`."""
-
-    requestID: str
 
 
 @operation("permission.request.list")
@@ -53,7 +47,7 @@ async def listing(ctx: Ctx, path: SessionPath) -> object:
 
 
 @operation("session.permission.get")
-async def get(ctx: Ctx, path: RequestPath) -> object:
+async def get(ctx: Ctx, path: requests.RequestPath) -> object:
     """One open permission request."""
     session = await read_session(ctx, path.sessionID)
     request = session.permissions.get(path.requestID)
@@ -63,27 +57,15 @@ async def get(ctx: Ctx, path: RequestPath) -> object:
 
 
 @operation("session.permission.reply")
-async def reply(ctx: Ctx, path: RequestPath, body: requests.PermissionReplyBody) -> object:
+async def reply(ctx: Ctx, path: requests.RequestPath, body: requests.PermissionReplyBody) -> object:
     """Answer a request; 404 if it is unknown or was answered already. A rejection rejects all open requests of the session."""
     need(ctx, path.sessionID)
     ctx.services.sessions.requests.reply_permission(path.requestID, body.decision, body.message)
     return NO_CONTENT
 
 
-class CreateBody(BaseModel):
-    """A call to check against the rules."""
-
-    id: str | None = None
-    action: str
-    resources: list[str]
-    save: list[str] | None = None
-    metadata: dict[str, Any] | None = None
-    source: dict[str, Any] | None = None
-    agent: str | None = None
-
-
 @operation("session.permission.create")
-async def create(ctx: Ctx, path: SessionPath, body: CreateBody) -> object:
+async def create(ctx: Ctx, path: SessionPath, body: requests.PermissionCreateBody) -> object:
     """Check a call against the rules: allow, deny or ask. No person is asked; only the session's agent does that."""
     await ctx.services.config.fresh(need(ctx, path.sessionID).directory)
     policy = ctx.services.sessions.policy(await ctx.services.sessions.state(path.sessionID))
@@ -91,14 +73,8 @@ async def create(ctx: Ctx, path: SessionPath, body: CreateBody) -> object:
     return {"data": {"id": body.id or ctx.services.ids.new("permission"), "effect": effect}}
 
 
-class SavedQuery(BaseModel):
-    """A filter by project."""
-
-    projectID: str | None = None
-
-
 @operation("permission.saved.list")
-async def list_saved_info(ctx: Ctx, query: SavedQuery) -> object:
+async def list_saved_info(ctx: Ctx, query: requests.SavedQuery) -> object:
     """The grants of `always`."""
     grants = [await _saved_info(ctx, grant) for grant in ctx.services.sessions.grants.list_grants()]
     return {"data": [info for info in grants if query.projectID in (None, info["projectID"])]}

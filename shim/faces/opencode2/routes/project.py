@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import BaseModel
-
 from shim.faces.opencode2 import host
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
@@ -31,12 +29,6 @@ from shim.lib.errors import InvalidRequest, ProjectNotFound
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import host_types
     from shim.faces.opencode2._generated.host_types import LocationPublicInfo
-
-
-class ProjectQuery(BaseModel):
-    """The project whose worktrees are meant."""
-
-    projectID: str
 
 
 class Update(ProjectChanges):
@@ -62,7 +54,7 @@ async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
 
 
 @operation("worktree.list")
-async def worktrees(ctx: Ctx, query: ProjectQuery) -> object:
+async def worktrees(ctx: Ctx, query: requests.ProjectQuery) -> object:
     """The project's working trees that still exist, the main one first."""
     await _need(ctx, query.projectID)
     copies = await ctx.services.projects.directories(query.projectID)
@@ -103,7 +95,7 @@ async def remove(ctx: Ctx, body: requests.WorktreeRemoveBody) -> object:
 
 
 @operation("worktree.refresh")
-async def refresh(ctx: Ctx, body: ProjectQuery) -> object:
+async def refresh(ctx: Ctx, body: requests.ProjectQuery) -> object:
     """Find worktrees that other programs have created."""
     project = await _need(ctx, body.projectID)
     await _worktree_work(ctx.services.copies.refresh(body.projectID, project.worktree))

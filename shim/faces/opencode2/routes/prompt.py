@@ -266,12 +266,6 @@ async def command(ctx: Ctx, path: SessionPath, body: requests.CommandBody) -> ob
 # --- the inbox -----------------------------------------------------------------------------------------
 
 
-class InboxPath(SessionPath):
-    """`{inboxID}`."""
-
-    inboxID: str
-
-
 @operation("session.inbox.list")
 async def inbox(ctx: Ctx, path: SessionPath) -> object:
     """The prompts that wait, oldest first."""
@@ -280,7 +274,7 @@ async def inbox(ctx: Ctx, path: SessionPath) -> object:
 
 
 @operation("session.inbox.update")
-async def inbox_update(ctx: Ctx, path: InboxPath, body: requests.InboxUpdateBody) -> object:
+async def inbox_update(ctx: Ctx, path: requests.InboxPath, body: requests.InboxUpdateBody) -> object:
     """Change the delivery of a waiting prompt. 409 if it does not wait any more."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     is_changed = actor.prompt_queue.redeliver(path.inboxID, body.delivery)
@@ -291,7 +285,7 @@ async def inbox_update(ctx: Ctx, path: InboxPath, body: requests.InboxUpdateBody
 
 
 @operation("session.inbox.cancel")
-async def inbox_cancel(ctx: Ctx, path: InboxPath) -> object:
+async def inbox_cancel(ctx: Ctx, path: requests.InboxPath) -> object:
     """Cancel a waiting prompt. Succeeds also if it does not wait."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if await actor.offers.recall(path.inboxID, None) or actor.prompt_queue.withdraw(path.inboxID):

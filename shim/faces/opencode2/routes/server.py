@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from aiohttp import web
 from pydantic import BaseModel, Field
 
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.dialects import DIALECTS, V2_0
 from shim.faces.opencode2.endpoint import extra, operation
@@ -115,12 +116,6 @@ async def stats(ctx: Ctx, query: StatsQuery) -> object:
 # so it always refuses. A refused client does not kill the server.
 
 
-class CodePath(BaseModel):
-    """A pairing code."""
-
-    code: str
-
-
 @operation("server.pair")
 async def pair(ctx: Ctx) -> object:
     """Create a code for `/auth/connect/{code}`, valid once. Only an authenticated client gets one."""
@@ -158,7 +153,7 @@ async def revoke(ctx: Ctx, path: TokenPath) -> object:
 
 
 @operation("server.connect")
-async def connect(ctx: Ctx, path: CodePath) -> object:
+async def connect(ctx: Ctx, path: requests.CodePath) -> object:
     """Exchange a code. A browser gets a cookie and is redirected to the web UI or the inspector; a program gets a token."""
     if ctx.request.method == "HEAD":  # a link preview in a chat must not use up the code
         return web.Response()

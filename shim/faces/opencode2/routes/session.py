@@ -302,14 +302,8 @@ AT_ONCE = 32
 """Messages that are read before others have their turn: a few ms, if they were packed."""
 
 
-class ExportQuery(BaseModel):
-    """`sanitize`: replace all texts of prompts, answers, files and commands."""
-
-    sanitize: Literal["true", "false"] = "false"
-
-
 @operation("experimental.session.export")
-async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
+async def export(ctx: Ctx, path: SessionPath, query: requests.ExportQuery) -> object:
     """Export a session with all its messages, oldest first."""
     session = await read_session(ctx, path.sessionID)
     messages: list[ReadOnlyWire] = []
@@ -339,16 +333,8 @@ def _hide(value: Any) -> Any:
     return value
 
 
-class ImportBody(BaseModel):
-    """An exported session. `location`: where it goes on."""
-
-    info: dict[str, Any]
-    messages: list[dict[str, Any]]
-    location: requests.LocationPublicRef | None = None
-
-
 @operation("experimental.session.import")
-async def take_in(ctx: Ctx, body: ImportBody) -> object:
+async def take_in(ctx: Ctx, body: requests.ImportBody) -> object:
     """Import a session. If a session with this id exists, it gets the messages that it lacks."""
     named = ctx.directory if body.location is None else resolve({"directory": body.location.directory}, {}, ctx.directory)
     directory = await ctx.services.links.real(named)

@@ -5,7 +5,7 @@ Source: compat_fixtures/opencode2/operations.json, recordings `wait`, `hang_inte
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
@@ -46,14 +46,8 @@ async def resume(ctx: Ctx, path: SessionPath) -> object:
     return NO_CONTENT
 
 
-class InterruptQuery(BaseModel):
-    """`resume`: go on with the queued prompts."""
-
-    resume: Literal["true", "false"] = "false"
-
-
 @operation("session.interrupt")
-async def interrupt(ctx: Ctx, path: SessionPath, query: InterruptQuery) -> object:
+async def interrupt(ctx: Ctx, path: SessionPath, query: requests.InterruptQuery) -> object:
     """Stop the running turn, and answer when it has stopped. Waiting prompts are parked. `interrupted`: a turn ran."""
     state = await ctx.services.sessions.state(path.sessionID)
     ran = state.machine.busy

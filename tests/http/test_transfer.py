@@ -134,7 +134,7 @@ async def test_our_own_session_comes_back_as_it_was(server: Live, tmp_path: Path
         ({}, "no exported session"),
         ({"info": {"id": "ses_1"}, "messages": 5}, "no exported session"),
         ({"info": {"id": "nope", "time": {"created": 1, "updated": 1}}, "messages": []}, "info.id"),
-        ({"info": {"id": "ses_1", "time": {}}, "messages": []}, 'info/time: created is missing'),
+        ({"info": {"id": "ses_1", "time": {}}, "messages": []}, "info/time: created is missing"),
     ],
 )
 async def test_a_malformed_export_is_refused_with_the_reason(server: Live, body: Any, why: str) -> None:

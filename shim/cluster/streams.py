@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import structlog
@@ -39,7 +39,6 @@ class ClusterStreams:
         last_event_id: str | None,
         scope: str | None = None,
         greeting: Greeting = lambda is_shown: (),
-        client: Hashable = None,
     ) -> Subscription:
         """Add a reader, also one that was cut off at another server of the cluster. As `Hub.subscribe`.
 
@@ -52,13 +51,13 @@ class ClusterStreams:
             viewpoint = await self._replays.prepare(last_event_id)
         if viewpoint is None or last_event_id is None:
             events = greeting(lambda session_id: True)
-            return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=events, client=client)
+            return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=events)
         try:
-            return await _go_on(hub, self._replays, encoder, viewpoint, last_event_id, scope, greeting, client)
+            return await _go_on(hub, self._replays, encoder, viewpoint, last_event_id, scope, greeting)
         except (StoreError, SessionElsewhere, TimeoutError, MustReadAll) as error:  # of one session, and not of all
             wire = encoder.generation
             log.info("replay.read_all", wire=wire, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope, why=repr(error))
-        return hub.subscribe(encoder, scope=scope, greeting=greeting(lambda session_id: True), client=client)
+        return hub.subscribe(encoder, scope=scope, greeting=greeting(lambda session_id: True))
 
 
 async def _go_on(
@@ -69,7 +68,6 @@ async def _go_on(
     last_event_id: str,
     scope: str | None,
     greeting: Greeting,
-    client: Hashable,
 ) -> Subscription:
     """Add a reader that goes on after `viewpoint`. Raises MustReadAll, StoreError and TimeoutError."""
 
@@ -79,7 +77,7 @@ async def _go_on(
     # All in one step of the loop: later events come by themselves.
     gaps = replays.gaps(viewpoint, is_wanted)
     repeats = replays.repeats(viewpoint, gaps, is_wanted)
-    subscription = hub.subscribe(encoder, scope=scope, client=client, position=last_event_id, repeats=repeats)
+    subscription = hub.subscribe(encoder, scope=scope, position=last_event_id, repeats=repeats)
     try:
         events = greeting(lambda session_id: repeats is None or not repeats.is_behind(session_id))
         opening = hub.encode_greeting(subscription, events)

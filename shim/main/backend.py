@@ -434,8 +434,6 @@ def _spare_limit(settings: Settings) -> int:
 
 
 def _end_streams(services: Services) -> None:
-    if services.opencode2 is not None:
-        services.opencode2.close()
     services.hub.close()
     services.sessions.deps.feed.close()
     services.tui_control.close()

@@ -422,7 +422,6 @@ class Hub:
         scope: str | None = None,
         last_event_id: str | None = None,
         greeting: Sequence[StreamEvent] = (),
-        client: Hashable = None,
         position: str = "",
         repeats: RepeatFilter | None = None,
     ) -> Subscription:
@@ -446,9 +445,7 @@ class Hub:
         frames = self._encode_greeting(encoder, scope, greeting, self._last_position())
         opening += [frame for subject, frame in frames if subject not in replayed]
         bounds = readers.face.reader or self._bounds.reader
-        reader = Subscription(
-            encoder, scope, opening, bounds=bounds, heartbeat=self._heartbeat, closed=self._reader_closed, client=client
-        )
+        reader = Subscription(encoder, scope, opening, bounds=bounds, heartbeat=self._heartbeat, closed=self._reader_closed)
         self._forget_audiences()
         self._audiences_by_scope.clear()
         group = self._audiences.setdefault(scope, {})
@@ -484,14 +481,6 @@ class Hub:
                 if not reader.is_plugin:
                     return True
         return False
-
-    def hold(self, encoder: Encoder[Any], client: Hashable) -> list[Subscription]:
-        """Hold back new events from this client's readers, until their `release`."""
-        self.bursts.deliver()
-        readers = [reader for reader in self._all_readers() if reader.encoder == encoder and reader.client == client]
-        for reader in readers:
-            reader.hold()
-        return readers
 
     async def settle(self, directory: str | None = None, timeout_s: float = SETTLE_S, *, face: str | None = None) -> None:
         """Wait until the readers of a directory and a face (None: all) have got all published events, at most `timeout_s`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from shim.stream.encoder import Encoder, StreamEvent
@@ -24,7 +24,6 @@ class Streams(Protocol):
         last_event_id: str | None,
         scope: str | None = None,
         greeting: Greeting = lambda is_shown: (),
-        client: Hashable = None,
     ) -> Subscription:
         """Add a reader, also one that was cut off at another server of the cluster. As `Hub.subscribe`."""
         ...
@@ -41,8 +40,7 @@ class HubStreams:
         last_event_id: str | None,
         scope: str | None = None,
         greeting: Greeting = lambda is_shown: (),
-        client: Hashable = None,
     ) -> Subscription:
         """Add a reader. All sessions are shown as it knows them, or later."""
         events = greeting(lambda session_id: True)
-        return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=events, client=client)
+        return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=events)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -44,8 +44,8 @@ class State(StrEnum):
 class Subscription:
     """A reader's end of the hub. `take` and `close` are for the response that serves the reader.
 
-    In: `scope`, the directory whose events it gets, normalised, None for all; `client`, by which `Hub.hold` finds it;
-    `opening`, its first frames. `heartbeat` makes one; `closed` is called at least once when the subscription is over.
+    In: `scope`, the directory whose events it gets, normalised, None for all; `opening`, its first frames. `heartbeat` makes
+    one; `closed` is called at least once when the subscription is over.
     `on_end` is called when the hub changes the state, for a response that is busy sending.
     """
 
@@ -58,11 +58,9 @@ class Subscription:
         bounds: Bounds,
         heartbeat: Callable[[Subscription], Frame],
         closed: Callable[[Subscription], None],
-        client: Hashable = None,
     ) -> None:
         self.encoder = encoder
         self.scope = scope
-        self.client = client
         self.is_plugin = False
         """Whether it reads for a plugin, which shows nothing to a person."""
         self.state = State.OPEN
@@ -72,8 +70,6 @@ class Subscription:
         self._closed = closed
         self._opening = deque(batches(compact(opening) if encoder.joins else opening, encoder.layout))
         self._live: deque[Batch] = deque()
-        self._delayed: deque[Batch] | None = None
-        """Live frames since `hold`, or None without a hold."""
         self._frames = self._bytes = 0
         self._is_urgent = True
         self._is_judged_soon = False
@@ -154,11 +150,6 @@ class Subscription:
         self._frames += len(batch.frames)
         self._bytes += len(batch.data)
         over = self._frames > 1 and self._is_over(1)
-        if self._delayed is not None:
-            self._delayed.append(batch)
-            if over:
-                self.release()
-            return
         self._live.append(batch)
         self._quiet.clear()
         if over and self._is_over(HARD_FACTOR):
@@ -172,19 +163,6 @@ class Subscription:
             self._wake()
         elif self._due_at == math.inf or asyncio.get_running_loop().time() >= self._due_at:
             self._wake()
-
-    def hold(self) -> None:
-        """Hold back new frames. Frames that wait already are sent. May be called again."""
-        if self._delayed is None:
-            self._delayed = deque()
-
-    def release(self) -> None:
-        """Send the held frames in order, and new ones. Does nothing without a `hold`."""
-        delayed, self._delayed = self._delayed, None
-        for batch in delayed or ():
-            self._frames -= len(batch.frames)
-            self._bytes -= len(batch.data)
-            self.put(batch)
 
     async def settle(self) -> None:
         """Wait until all queued frames were sent, without gathering, or the reader is gone."""
@@ -200,7 +178,6 @@ class Subscription:
 
     def end(self) -> None:
         """End the stream after the waiting frames."""
-        self.release()
         if self.state is State.OPEN:
             self._become(State.ENDING)
             self._closed(self)
@@ -221,7 +198,6 @@ class Subscription:
     def _forget(self) -> None:
         self._opening.clear()
         self._live.clear()
-        self._delayed = None
         self._frames = self._bytes = 0
         self._wake()
         self._quiet.set()

@@ -14,7 +14,7 @@ client, in that dialect.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from aiohttp import web
 
@@ -35,8 +35,6 @@ BROWSER = "Mozilla/"
 """Beginning of every browser's User-Agent."""
 QUERY = "dialect"
 HEADER = "x-opencode-dialect"
-STATE: web.RequestKey[Any] = web.RequestKey("opencode2.state", object)
-"""The session's state that the answer must show, if that is an earlier one than the present state (see `Rereads`)."""
 
 Route: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Rows: TypeAlias = dict[str, tuple[Dialect, Alias]]
@@ -125,23 +123,7 @@ async def _answer(request: web.Request, bound: BoundOperation, dialect: Dialect,
         return dialect.request(row, fields._replace(query={**fields.query, **path_fields}))
 
     handler_arguments = await arguments(bound, request, convert)
-    result = await _result(request, bound, dialect, handler_arguments)
+    result = await bound.handler(**handler_arguments)
     if not isinstance(result, web.StreamResponse) and result is not NO_CONTENT:
         result = dialect.answer(row, result)
     return to_response(NO_CONTENT if isinstance(result, NoContent) else result)
-
-
-async def _result(request: web.Request, bound: BoundOperation, dialect: Dialect, handler_arguments: dict[str, Any]) -> object:
-    """The handler's result. For a client that overwrites events with it, `Rereads` chooses its state and its moment."""
-    services = request.app[SERVICES]
-    if services.opencode2 is None:
-        return await bound.handler(**handler_arguments)
-    rereads, client, session_id = services.opencode2.rereads, client_of(request), request.match_info.get("sessionID", "")
-    if request.method not in READING:
-        rereads.end(client)
-    if bound.id not in dialect.overwrites or services.sessions.index.find_record(session_id) is None:
-        return await bound.handler(**handler_arguments)
-    async with rereads.hold_for_answer(dialect, client, session_id) as state:
-        if state is not None:
-            request[STATE] = state
-        return await bound.handler(**handler_arguments)

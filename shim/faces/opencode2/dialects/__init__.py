@@ -50,7 +50,6 @@ class Dialect:
     `Alias.row` for a route of `aliases`. `rewrite_rules.NoContent` is an answer without a body.
     `aliases`: routes that `v2_0` has at another place. Every client may call them and is answered in this dialect.
     `joins`: text pieces of one burst are joined, because each piece costs the client a redraw.
-    `overwrites`: operations whose answers replace in the client what events have already sent (see `Rereads`).
     """
 
     name: str
@@ -61,7 +60,6 @@ class Dialect:
     request: Callable[[str, RequestInput], RequestInput] = _same_request
     aliases: tuple[Alias, ...] = ()
     joins: bool = False
-    overwrites: frozenset[str] = frozenset()
 
 
 NUMBERED_OPERATIONS = ("session.prompt", "session.synthetic", "session.compact", "session.inbox.list")
@@ -89,7 +87,6 @@ V2_JULY = Dialect(
     request=v2_july_edge.request,
     aliases=v2_july_edge.ALIASES,
     joins=True,
-    overwrites=v2_july_edge.OVERWRITES,
 )
 PREVIEW = Dialect(
     "preview",

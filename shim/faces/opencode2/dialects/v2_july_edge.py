@@ -40,10 +40,6 @@ ALIASES: tuple[Alias, ...] = (
 )
 """Its lists of questions are empty, because its questions are forms: `shim.faces.opencode2.routes.form`."""
 
-OVERWRITES = frozenset({"session.message.list", "session.inbox.list", "session.permission.list", "session.form.list"})
-"""Operations whose answers replace the messages, requests and forms that events have sent to July's TUI meanwhile. The TUI calls
-them when a person opens a session and after a session's first prompt. Source: its `context/data.tsx` ("last write wins")."""
-
 
 def _command(input_: RequestInput) -> RequestInput:
     """`{command, arguments?}` is `{name, text}` in `v2_0`."""

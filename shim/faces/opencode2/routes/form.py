@@ -26,7 +26,7 @@ from shim.faces.opencode2.events import ReadOnlyWire
 from shim.faces.opencode2.forms import GLOBAL, FormDraft
 from shim.faces.opencode2.negotiation import BROWSER, dialect_of, note
 from shim.faces.opencode2.routes.location_answer import locate_answer
-from shim.faces.opencode2.routes.sessions import SessionPath, face, need, need_id, read_session
+from shim.faces.opencode2.routes.sessions import SessionPath, face, need, need_id
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import InvalidRequest, QuestionNotFound
 from universal.lib.jsonvalue import arr, obj, text
@@ -58,7 +58,7 @@ async def of_location(ctx: Ctx) -> object:
     """Open forms of the directory."""
     await ctx.services.sessions.others.read_requests()
     requests = ctx.services.sessions.requests.questions(ctx.directory)
-    sessions = [await read_session(ctx, id_) for id_ in dict.fromkeys(session.id for session, _ in requests)]
+    sessions = [await ctx.services.sessions.session(id_) for id_ in dict.fromkeys(session.id for session, _ in requests)]
     client_forms = face(ctx).forms.of(ctx.directory)
     return await locate_answer(ctx, [*(form for session in sessions for form in read.forms(session)), *client_forms])
 
@@ -129,7 +129,7 @@ async def create(ctx: Ctx, path: FormsPath, body: CreateBody) -> object:
 
 
 async def _is_agents(ctx: Ctx, session_id: str, form_id: str) -> bool:
-    return read.form_detail(await read_session(ctx, session_id), form_id) is not None
+    return read.form_detail(await ctx.services.sessions.session(session_id), form_id) is not None
 
 
 @operation("session.form.list")
@@ -137,7 +137,7 @@ async def listing(ctx: Ctx, path: FormsPath) -> object:
     """Open forms of the session, oldest first."""
     if path.sessionID == GLOBAL:
         return {"data": face(ctx).forms.open(GLOBAL, ctx.directory)}
-    return {"data": [*read.forms(await read_session(ctx, path.sessionID)), *face(ctx).forms.open(path.sessionID)]}
+    return {"data": [*read.forms(await ctx.services.sessions.session(path.sessionID)), *face(ctx).forms.open(path.sessionID)]}
 
 
 @operation("session.form.get")
@@ -148,7 +148,7 @@ async def get(ctx: Ctx, path: FormPath) -> object:
 
 async def _form(ctx: Ctx, path: FormPath) -> types.FormDetail:
     if path.sessionID != GLOBAL:
-        detail = read.form_detail(await read_session(ctx, path.sessionID), path.formID)
+        detail = read.form_detail(await ctx.services.sessions.session(path.sessionID), path.formID)
         if detail is not None:
             return detail
     if (client_form := face(ctx).forms.get(path.sessionID, path.formID)) is not None:
@@ -186,7 +186,7 @@ async def cancel(ctx: Ctx, path: FormPath, query: requests.CancelQuery) -> objec
 
 
 async def _settle(ctx: Ctx, path: FormPath, answers: list[list[str]] | None) -> None:
-    question = read.question_of_form(await read_session(ctx, path.sessionID), path.formID)
+    question = read.question_of_form(await ctx.services.sessions.session(path.sessionID), path.formID)
     if question is None:
         raise FormSettled(path.formID)
     try:

@@ -14,7 +14,7 @@ from shim.faces.opencode2.dialects import PREVIEW
 from shim.faces.opencode2.dialects.preview import NEXT
 from shim.faces.opencode2.endpoint import operation, preview_operation
 from shim.faces.opencode2.events import Event, EventJson
-from shim.faces.opencode2.negotiation import client_of, dialect_of
+from shim.faces.opencode2.negotiation import dialect_of
 from shim.faces.opencode2.render import log_event
 from shim.faces.opencode2.routes.sessions import SessionPath, need
 from shim.faces.opencode2.stream import ENCODERS
@@ -129,7 +129,7 @@ async def subscribe(ctx: Ctx) -> web.StreamResponse:
     last = request.headers.get("Last-Event-ID") or request.query.get("after")
     hub = ctx.services.hub
     encoder = ENCODERS[dialect_of(request).name]
-    subscription = await ctx.services.streams.subscribe(hub, encoder, last_event_id=last, client=client_of(request))
+    subscription = await ctx.services.streams.subscribe(hub, encoder, last_event_id=last)
     gzip = wants_gzip(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
     return await stream(request, subscription, gzip=gzip, write_queue=hub.write_queue)
 

@@ -14,7 +14,7 @@ from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import Limit, first_id
-from shim.faces.opencode2.routes.sessions import SessionPath, read_session
+from shim.faces.opencode2.routes.sessions import SessionPath
 from shim.host.git.trees import WHOLE_FILE, Trees, diffs_between
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionBusy, ShimError
@@ -56,7 +56,7 @@ class MessagesQuery(BaseModel):
 @operation("session.message.list")
 async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     """A page of messages, by default newest first. A text that still grows is empty; its pieces come on the stream."""
-    session = await read_session(ctx, path.sessionID)
+    session = await ctx.services.sessions.session(path.sessionID)
     if query.cursor is None:
         order, anchor, back = query.order or "desc", None, False
     else:
@@ -98,7 +98,7 @@ def _page(entries: Entries, query: MessagesQuery, anchor: str | None, without: C
 @operation("session.message.get")
 async def get(ctx: Ctx, path: requests.MessagePath) -> object:
     """One message."""
-    message = read.message_at(await read_session(ctx, path.sessionID), path.messageID)
+    message = read.message_at(await ctx.services.sessions.session(path.sessionID), path.messageID)
     if message is None:
         raise MessageNotFound(path.sessionID, path.messageID)
     return {"data": message}
@@ -107,7 +107,7 @@ async def get(ctx: Ctx, path: requests.MessagePath) -> object:
 @operation("session.context")
 async def context(ctx: Ctx, path: SessionPath) -> object:
     """The model's context: the messages from the last compaction on, oldest first."""
-    session = await read_session(ctx, path.sessionID)
+    session = await ctx.services.sessions.session(path.sessionID)
     entries = session.timeline.entries
     last = next((entry for entry in reversed(entries.values()) if _is_summary(entry)), None)
     since = entries.values() if last is None else entries.since(last.id)
@@ -197,7 +197,7 @@ async def stage(ctx: Ctx, path: SessionPath, body: requests.StageBody) -> object
     message_id = await first_id(ctx, path.sessionID, body.messageID)
     await undo.revert(ctx.services.sessions, path.sessionID, message_id, None, files=body.files is not False)
     await ctx.services.store.flush(path.sessionID)
-    return {"data": read.revert(await read_session(ctx, path.sessionID))}
+    return {"data": read.revert(await ctx.services.sessions.session(path.sessionID))}
 
 
 @operation("session.revert.clear")

@@ -16,7 +16,7 @@ from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import GrantNotFound
 from shim.faces.opencode2.names import ACTIONS
 from shim.faces.opencode2.routes.location_answer import locate_answer
-from shim.faces.opencode2.routes.sessions import PERMISSIONS, SessionPath, need, read_session
+from shim.faces.opencode2.routes.sessions import PERMISSIONS, SessionPath, need
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import Conflict, PermissionNotFound
 from shim.sessions.permissions.grants import Grant
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 async def of_location(ctx: Ctx) -> object:
     """Open permission requests of the directory."""
     await ctx.services.sessions.others.read_requests()
-    groups = [read.permissions(await read_session(ctx, id_)) for id_ in _sessions_with_requests(ctx)]
+    groups = [read.permissions(await ctx.services.sessions.session(id_)) for id_ in _sessions_with_requests(ctx)]
     return await locate_answer(ctx, [wire for some in groups for wire in some])
 
 
@@ -43,13 +43,13 @@ def _sessions_with_requests(ctx: Ctx) -> list[str]:
 @operation("session.permission.list")
 async def listing(ctx: Ctx, path: SessionPath) -> object:
     """Open permission requests of the session, oldest first."""
-    return {"data": read.permissions(await read_session(ctx, path.sessionID))}
+    return {"data": read.permissions(await ctx.services.sessions.session(path.sessionID))}
 
 
 @operation("session.permission.get")
 async def get(ctx: Ctx, path: requests.RequestPath) -> object:
     """One open permission request."""
-    session = await read_session(ctx, path.sessionID)
+    session = await ctx.services.sessions.session(path.sessionID)
     request = session.permissions.get(path.requestID)
     if request is None:
         raise PermissionNotFound(path.requestID)

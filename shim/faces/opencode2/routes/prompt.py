@@ -17,7 +17,7 @@ from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CommandNotFound, ResourceConflict, SkillNotFound
-from shim.faces.opencode2.routes.sessions import SessionPath, inbox_item, need, read_session
+from shim.faces.opencode2.routes.sessions import SessionPath, inbox_item, need
 from shim.host.config import skills
 from shim.host.config.skills import Skill
 from shim.host.files.contents import TEXT, sniff_type
@@ -173,19 +173,19 @@ async def _admit(ctx: Ctx, session_id: str, body: PromptRequest, *, resume: bool
     need(ctx, session_id)
     body = replace(body, unattended=unattended_policy_of_headers(ctx.request.headers))
     if body.message_id is not None:
-        session = await read_session(ctx, session_id)
+        session = await ctx.services.sessions.session(session_id)
         if (prompt := find_prompt(session, body.message_id)) is not None:
             return _need_same(session, prompt, body)
     try:
         message_id = await submit(ctx.services.sessions, session_id, body, reply=resume)
     except Conflict:
-        session = await read_session(ctx, session_id)
+        session = await ctx.services.sessions.session(session_id)
         prompt = find_prompt(session, body.message_id or "")
         if prompt is None:
             raise
         return _need_same(session, prompt, body)
     await ctx.services.store.flush(session_id)
-    session = await read_session(ctx, session_id)
+    session = await ctx.services.sessions.session(session_id)
     prompt = find_prompt(session, message_id)
     if prompt is None:  # it was cancelled or undone in this moment
         raise Conflict(f"The prompt {message_id} was taken back by somebody else.")
@@ -269,7 +269,7 @@ async def command(ctx: Ctx, path: SessionPath, body: requests.CommandBody) -> ob
 @operation("session.inbox.list")
 async def inbox(ctx: Ctx, path: SessionPath) -> object:
     """The prompts that wait, oldest first."""
-    session = await read_session(ctx, path.sessionID)
+    session = await ctx.services.sessions.session(path.sessionID)
     return {"data": [inbox_item(session, prompt) for prompt in session.timeline.inbox.values()]}
 
 

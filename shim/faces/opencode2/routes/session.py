@@ -21,7 +21,7 @@ from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.events import ReadOnlyWire
 from shim.faces.opencode2.routes import cursors
-from shim.faces.opencode2.routes.sessions import SessionPath, model_of, need, read_session
+from shim.faces.opencode2.routes.sessions import SessionPath, model_of, need
 from shim.faces.opencode2.session_info import info_of
 from shim.host.files.roots import require, visible_sessions
 from shim.host.git.projects import belongs
@@ -52,7 +52,7 @@ async def create(ctx: Ctx, body: requests.SessionCreateBody) -> object:
     """Create a session. If a session with this id exists, it is returned unchanged."""
     services = ctx.services
     if body.id is not None and services.sessions.index.find_record(body.id) is not None:
-        return {"data": read.info(await read_session(ctx, body.id))}
+        return {"data": read.info(await ctx.services.sessions.session(body.id))}
     directory = await _directory(ctx, body)
     await require(directory, services.settings.roots)
     agent = body.model.providerID if body.model is not None else None
@@ -71,7 +71,7 @@ async def create(ctx: Ctx, body: requests.SessionCreateBody) -> object:
         metadata=body.metadata,
     )
     await services.store.flush(record.id)
-    return {"data": read.info(await read_session(ctx, record.id))}
+    return {"data": read.info(await ctx.services.sessions.session(record.id))}
 
 
 async def _directory(ctx: Ctx, body: requests.SessionCreateBody) -> str:
@@ -206,7 +206,7 @@ async def active(ctx: Ctx) -> object:
 @operation("session.get")
 async def get(ctx: Ctx, path: SessionPath) -> object:
     """One session."""
-    return {"data": read.info(await read_session(ctx, path.sessionID))}
+    return {"data": read.info(await ctx.services.sessions.session(path.sessionID))}
 
 
 @operation("session.update")
@@ -240,7 +240,7 @@ async def fork(ctx: Ctx, path: SessionPath, body: requests.ForkBody) -> object:
     before = None if body.before is None else await first_id(ctx, path.sessionID, body.before)
     record = await fork_session(ctx.services.sessions, path.sessionID, before)
     await ctx.services.store.flush(record.id)
-    return {"data": read.info(await read_session(ctx, record.id))}
+    return {"data": read.info(await ctx.services.sessions.session(record.id))}
 
 
 async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
@@ -305,7 +305,7 @@ AT_ONCE = 32
 @operation("experimental.session.export")
 async def export(ctx: Ctx, path: SessionPath, query: requests.ExportQuery) -> object:
     """Export a session with all its messages, oldest first."""
-    session = await read_session(ctx, path.sessionID)
+    session = await ctx.services.sessions.session(path.sessionID)
     messages: list[ReadOnlyWire] = []
     for number, id_ in enumerate(list(session.timeline.entries), 1):
         messages += [] if (wire := read.message_at(session, id_)) is None else [wire]
@@ -342,4 +342,4 @@ async def take_in(ctx: Ctx, body: requests.ImportBody) -> object:
     document = {"info": body.info, "messages": body.messages}
     record = await import_(ctx.services.sessions, document, directory, project, "")
     await ctx.services.store.flush(record.id)
-    return {"data": read.info(await read_session(ctx, record.id))}
+    return {"data": read.info(await ctx.services.sessions.session(record.id))}

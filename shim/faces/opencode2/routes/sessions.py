@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BaseModel
 from shim.faces.opencode2 import read
 from shim.faces.opencode2.errors import IdInvalid
 from shim.faces.opencode2.names import ACTIONS
-from shim.faces.opencode2.negotiation import STATE
 from shim.faces.opencode2.services import FaceServices
 from shim.http.operation import Ctx
 from shim.lib.ids import is_id
@@ -68,12 +67,6 @@ def face(ctx: Ctx) -> FaceServices:
     """The services of this face."""
     assert ctx.services.opencode2 is not None
     return ctx.services.opencode2
-
-
-async def read_session(ctx: Ctx, session_id: str) -> Session:
-    """A session in its present state, or in the state that `Rereads` holds for the client. Raises SessionNotFound."""
-    state: Session | None = ctx.request.get(STATE)
-    return state if state is not None and state.id == session_id else await ctx.services.sessions.session(session_id)
 
 
 def inbox_item(session: Session, prompt: PendingPrompt) -> JsonObject:

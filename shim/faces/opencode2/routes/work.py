@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import InstructionTooLarge, ResourceConflict
-from shim.faces.opencode2.routes.sessions import SessionPath, inbox_item, need, read_session
+from shim.faces.opencode2.routes.sessions import SessionPath, inbox_item, need
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import Conflict, InvalidRequest, LimitReached, ServiceUnavailable
 from shim.sessions.prompts.compact import begin
@@ -97,7 +97,7 @@ async def compact(ctx: Ctx, path: SessionPath, body: requests.CompactBody) -> ob
         message_id = await begin(ctx.services.sessions, path.sessionID, None, message_id=body.id, delivery=delivery)
     except Conflict as error:
         raise ResourceConflict(error.message, body.id or "") from error
-    session = await read_session(ctx, path.sessionID)
+    session = await ctx.services.sessions.session(path.sessionID)
     accepted_ms, number = session.messages[message_id].info.created_ms, session.timeline.wishes.get(message_id, 0)
     return {"data": inbox_item(session, PendingPrompt(message_id, "compaction", delivery, accepted_ms, number))}
 

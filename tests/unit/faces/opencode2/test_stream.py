@@ -7,8 +7,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.render import encoder_of
 from shim.faces.opencode2.dialects import Dialect
@@ -267,45 +265,10 @@ async def test_pieces_of_one_burst_are_one_for_a_client_that_draws_each() -> Non
 
 
 async def test_pieces_that_waited_together_go_out_as_one_for_a_client_that_draws_each() -> None:
-    """Bursts that come while a write is under way, or while the reader is on hold."""
+    """Bursts that come while a write is under way."""
     hub, _ = make()
     reader = hub.subscribe(V2_JULY)
     await read_events(reader)
     for number in range(50):
         hub.publish(delta(f"{number} "))
     assert len(await read_events(reader)) == 1
-    reader.hold()
-    for number in range(50):
-        hub.publish(delta(f"{number} "))
-    assert await read_events(reader) == []
-    reader.release()
-    [one] = await read_events(reader)
-    assert one["data"]["delta"] == "".join(f"{number} " for number in range(50))
-
-
-async def test_a_client_on_hold_gets_what_was_published_before_and_the_rest_later() -> None:
-    hub, _ = make()
-    client = ("::1", "opencode2/x")
-    held, other = hub.subscribe(V2_JULY, client=client), hub.subscribe(V2_JULY, client=("::1", "node"))
-    with hub.bursts:
-        hub.publish(rename_event(1))
-        assert hub.hold(V2_JULY, client) == [held]
-        hub.publish(rename_event(2))
-    assert [one["data"].get("title") for one in (await read_events(held))[1:]] == ["1"]
-    assert [one["data"].get("title") for one in (await read_events(other))[1:]] == ["1", "2"]
-    assert hub.hold(V2_0, client) == []
-    held.release()
-    assert [one["data"]["title"] for one in await read_events(held)] == ["2"]
-
-
-@pytest.mark.parametrize("end", ["too much waits", "the server stops"])
-async def test_a_hold_never_costs_an_event(end: str) -> None:
-    hub, _ = make(HubBounds(Bounds(4, 1 << 20), 100, 1 << 20))
-    reader = hub.subscribe(V2_JULY)
-    await read_events(reader)
-    reader.hold()
-    for number in range(5 if end == "too much waits" else 2):
-        hub.publish(rename_event(number))
-    if end == "the server stops":
-        hub.close()
-    assert kinds(await read_events(reader)) == ["session.renamed"] * (5 if end == "too much waits" else 2)

@@ -105,14 +105,8 @@ def totals(value: values.DiffTotals) -> types.SessionSummary:
 
 def revert(value: values.Revert) -> types.SessionRevert:
     """A session's `revert`."""
-    wire: types.SessionRevert = {"messageID": value.message_id}
-    if value.part_id is not None:
-        wire["partID"] = value.part_id
-    if value.snapshot is not None:
-        wire["snapshot"] = value.snapshot
-    if value.diff is not None:
-        wire["diff"] = value.diff
-    return wire
+    wire = {"messageID": value.message_id, "partID": value.part_id, "snapshot": value.snapshot, "diff": value.diff}
+    return cast("types.SessionRevert", {key: found for key, found in wire.items() if found is not None})
 
 
 def call_ref(value: values.CallRef) -> types.CallRef:
@@ -227,16 +221,11 @@ def _step(value: values.StepInfo, session_id: str) -> types.AssistantMessage:
 def message(value: Message, session_id: str) -> types.MessageWithParts:
     """`{info, parts}`."""
     message_id = value.info.id
-    parts = [_PARTS[type(each)](each, session_id, message_id) for each in value.all_parts()]
+    parts = [part(each, session_id, message_id) for each in value.all_parts()]
     return {"info": info(value.info, session_id), "parts": parts}
 
 
 # --- parts -----------------------------------------------------------------------------------------------------
-
-
-def part(value: values.Part, session_id: str, message_id: str) -> types.Part:
-    """`Part`."""
-    return _PARTS[type(value)](value, session_id, message_id)
 
 
 def _time(start: int | None, end: int | None) -> types.TextPartTime | None:
@@ -246,179 +235,71 @@ def _time(start: int | None, end: int | None) -> types.TextPartTime | None:
     return {"start": start} if end is None else {"start": start, "end": end}
 
 
-def _text(value: values.Text, session_id: str, message_id: str) -> types.TextPart:
-    wire: types.TextPart = {"id": value.id, "sessionID": session_id, "messageID": message_id, "type": "text", "text": value.text}
-    if (time := _time(value.start_ms, value.end_ms)) is not None:
-        wire["time"] = time
-    if value.synthetic is not None:
-        wire["synthetic"] = value.synthetic
-    if value.ignored is not None:
-        wire["ignored"] = value.ignored
-    if value.metadata is not None:
-        wire["metadata"] = value.metadata
-    return _with(wire, value.extra) if value.extra else wire
-
-
-def _reasoning_part(value: values.Reasoning, session_id: str, message_id: str) -> types.ReasoningPart:
-    # An imported part may lack `time`, which the document requires.
-    wire = cast(
-        "types.ReasoningPart",
-        {"id": value.id, "sessionID": session_id, "messageID": message_id, "type": "reasoning", "text": value.text},
-    )
-    if (time := _time(value.start_ms, value.end_ms)) is not None:
-        wire["time"] = time
-    if value.metadata is not None:
-        wire["metadata"] = value.metadata
-    return _with(wire, value.extra)
-
-
-def _file(value: values.File, session_id: str, message_id: str) -> types.FilePart:
-    wire: types.FilePart = {
-        "id": value.id,
-        "sessionID": session_id,
-        "messageID": message_id,
-        "type": "file",
-        "mime": value.mime,
-        "url": value.url,
-    }
-    if value.filename is not None:
-        wire["filename"] = value.filename
-    if value.source is not None:
-        wire["source"] = cast("types.FilePartSource", value.source)
-    return _with(wire, value.extra)
-
-
-def _agent(value: values.AgentMention, session_id: str, message_id: str) -> types.AgentPart:
-    wire: types.AgentPart = {
-        "id": value.id,
-        "sessionID": session_id,
-        "messageID": message_id,
-        "type": "agent",
-        "name": value.name,
-    }
-    if value.source is not None:
-        wire["source"] = cast("types.AgentPartSource", value.source)
-    return _with(wire, value.extra)
-
-
-def _compaction(value: values.CompactionMark, session_id: str, message_id: str) -> types.CompactionPart:
-    wire: types.CompactionPart = {
-        "id": value.id,
-        "sessionID": session_id,
-        "messageID": message_id,
-        "type": "compaction",
-        "auto": value.auto,
-    }
-    return _with(wire, value.extra)
-
-
-def _step_start(value: values.StepStart, session_id: str, message_id: str) -> types.StepStartPart:
-    wire: types.StepStartPart = {"id": value.id, "sessionID": session_id, "messageID": message_id, "type": "step-start"}
-    if value.snapshot is not None:
-        wire["snapshot"] = value.snapshot
-    return _with(wire, value.extra)
-
-
-def _step_finish(value: values.StepFinish, session_id: str, message_id: str) -> types.StepFinishPart:
-    tokens = usage(value.usage)
-    wire: types.StepFinishPart = {
-        "id": value.id,
-        "sessionID": session_id,
-        "messageID": message_id,
-        "type": "step-finish",
-        "reason": value.reason,
-        "cost": value.cost,
-        "tokens": tokens,
-    }
-    if value.snapshot is not None:
-        wire["snapshot"] = value.snapshot
-    return _with(wire, value.extra)
-
-
-def _patch(value: values.Patch, session_id: str, message_id: str) -> types.PatchPart:
-    wire: types.PatchPart = {
-        "id": value.id,
-        "sessionID": session_id,
-        "messageID": message_id,
-        "type": "patch",
-        "hash": value.hash,
-        "files": list(value.files),
-    }
-    return _with(wire, value.extra)
-
-
-def _other_part(value: values.OtherPart, session_id: str, message_id: str) -> types.Part:
-    return cast(
-        "types.Part", {"id": value.id, "sessionID": session_id, "messageID": message_id, "type": value.type, **value.fields}
-    )
-
-
-def _tool(value: values.ToolCall, session_id: str, message_id: str) -> types.ToolPart:
-    state = tool_state(value)
-    if value.attachments is not None:
-        files = [part(file, session_id, message_id) for file in value.attachments]
-        state = _with(state, {"attachments": files})
-    wire: types.ToolPart = {
-        "id": value.id,
-        "sessionID": session_id,
-        "messageID": message_id,
-        "type": "tool",
-        "tool": value.tool,
-        "callID": value.call_id,
-        "state": state,
-    }
-    return _with(wire, value.extra)
-
-
 def tool_state(call: values.ToolCall) -> types.ToolState:
     """`ToolState` of a call, without its attachments."""
     extra = dict(call.state_extra)
+    wire: dict[str, Any] = {"status": call.status, "input": dict(call.input)}
     if call.status == "pending":
-        pending: types.ToolStatePending = {"status": "pending", "input": dict(call.input), "raw": call.raw}
-        return _with(pending, extra)
-    more: values.Fields = extra.pop("time", {})
-    if call.status == "running":
-        started: types.ToolStateRunningTime = {"start": call.start_ms}
-        running: types.ToolStateRunning = {"status": "running", "input": dict(call.input), "time": _with(started, more)}
-        if call.title is not None:
-            running["title"] = call.title
-        if call.metadata is not None:
-            running["metadata"] = call.metadata
-        return _with(running, extra)
-    time: types.ToolStateErrorTime = {"start": call.start_ms, "end": call.end_ms}
+        return cast("types.ToolState", {**wire, "raw": call.raw, **extra})
+    time = {"start": call.start_ms} if call.status == "running" else {"start": call.start_ms, "end": call.end_ms}
+    wire["time"] = {**time, **extra.pop("time", {})}
+    if call.status == "completed":
+        wire |= {"output": call.output, "title": call.title or "", "metadata": call.metadata or {}}
+    elif call.metadata is not None:
+        wire["metadata"] = call.metadata
     if call.status == "error":
-        error: types.ToolStateError = {
-            "status": "error",
-            "input": dict(call.input),
-            "time": _with(time, more),
-            "error": call.error,
-        }
-        if call.metadata is not None:
-            error["metadata"] = call.metadata
-        return _with(error, extra)
-    completed: types.ToolStateCompleted = {
-        "status": "completed",
-        "input": dict(call.input),
-        "time": _with(cast("types.ToolStateCompletedTime", time), more),
-        "output": call.output,
-        "title": call.title or "",
-        "metadata": call.metadata or {},
-    }
-    return _with(completed, extra)
+        wire["error"] = call.error
+    elif call.status == "running" and call.title is not None:
+        wire["title"] = call.title
+    return cast("types.ToolState", {**wire, **extra})
 
 
-_PARTS: Mapping[type[Any], Callable[[Any, str, str], types.Part]] = {
-    values.Text: _text,
-    values.Reasoning: _reasoning_part,
-    values.File: _file,
-    values.AgentMention: _agent,
-    values.CompactionMark: _compaction,
-    values.StepStart: _step_start,
-    values.StepFinish: _step_finish,
-    values.Patch: _patch,
-    values.ToolCall: _tool,
-    values.OtherPart: _other_part,
+_PARTS: Mapping[type[Any], tuple[str, Callable[[Any], Mapping[str, Any]]]] = {
+    values.Text: (
+        "text",
+        lambda part: {
+            "text": part.text,
+            "time": _time(part.start_ms, part.end_ms),
+            "synthetic": part.synthetic,
+            "ignored": part.ignored,
+            "metadata": part.metadata,
+        },
+    ),
+    # An imported part may lack `time`, which the document requires.
+    values.Reasoning: (
+        "reasoning",
+        lambda part: {"text": part.text, "time": _time(part.start_ms, part.end_ms), "metadata": part.metadata},
+    ),
+    values.File: (
+        "file",
+        lambda part: {"mime": part.mime, "url": part.url, "filename": part.filename, "source": part.source},
+    ),
+    values.AgentMention: ("agent", lambda part: {"name": part.name, "source": part.source}),
+    values.CompactionMark: ("compaction", lambda part: {"auto": part.auto}),
+    values.StepStart: ("step-start", lambda part: {"snapshot": part.snapshot}),
+    values.StepFinish: (
+        "step-finish",
+        lambda part: {"reason": part.reason, "cost": part.cost, "tokens": usage(part.usage), "snapshot": part.snapshot},
+    ),
+    values.Patch: ("patch", lambda part: {"hash": part.hash, "files": list(part.files)}),
+    values.ToolCall: ("tool", lambda part: {"tool": part.tool, "callID": part.call_id, "state": tool_state(part)}),
 }
+"""Kind of part -> its `type`, and the fields of its own. A field that is None makes no key."""
+
+
+def part(value: values.Part, session_id: str, message_id: str) -> types.Part:
+    """`Part`."""
+    wire: dict[str, Any] = {"id": value.id, "sessionID": session_id, "messageID": message_id}
+    if isinstance(value, values.OtherPart):
+        return cast("types.Part", {**wire, "type": value.type, **value.fields})
+    wire["type"], fields = _PARTS[type(value)]
+    for key, found in fields(value).items():
+        if found is not None:
+            wire[key] = found
+    if isinstance(value, values.ToolCall) and value.attachments is not None:
+        files = [part(file, session_id, message_id) for file in value.attachments]
+        wire["state"] = {**wire["state"], "attachments": files}
+    return cast("types.Part", {**wire, **value.extra})
 
 
 # --- requests --------------------------------------------------------------------------------------------------

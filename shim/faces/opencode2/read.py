@@ -90,39 +90,34 @@ def message_at(session: Session, id_: str) -> types.SessionMessageInfo | None:
 
 def message(entry: entries.Entry, session: Session) -> types.SessionMessageInfo:
     """The `SessionMessageInfo` of an entry."""
-    return MESSAGES[type(entry)](entry, session)
+    if isinstance(entry, entries.PromptEntry):
+        kind, fields = entry.prompt.kind, inbox_item(entry.prompt, session)["payload"]
+    else:
+        kind, make = MESSAGES[type(entry)]
+        fields = make(entry, session)
+    return cast("types.SessionMessageInfo", {"id": entry.id, "time": {"created": entry.created_ms}, "type": kind, **fields})
 
 
 def kind_of(entry: entries.Entry) -> str:
     """The type of an entry's message."""
-    return entry.prompt.kind if isinstance(entry, entries.PromptEntry) else KINDS[type(entry)]
+    return entry.prompt.kind if isinstance(entry, entries.PromptEntry) else MESSAGES[type(entry)][0]
 
 
-def _creation(entry: entries.Entry) -> types.CreatedTime:
-    return {"created": entry.created_ms}
-
-
-def _step(entry: entries.StepEntry, session: Session) -> types.SessionMessageAssistant:
+def _step(entry: entries.StepEntry, session: Session) -> Mapping[str, Any]:
     time: types.SessionMessageAssistantTime = {"created": entry.created_ms}
     if entry.streamed_ms is not None:
         time["streamed"] = entry.streamed_ms
     if entry.completed_ms is not None:
         time["completed"] = entry.completed_ms
-    wire: types.SessionMessageAssistant = {
-        "id": entry.id,
-        "time": time,
-        "type": "assistant",
-        "agent": entry.mode,
-        "model": names.model_ref(entry.model),
-        "content": content(entry, session),
-    }
+    wire: dict[str, Any] = {"time": time, "agent": entry.mode, "model": names.model_ref(entry.model)}
+    wire["content"] = content(entry, session)
     if entry.retry is not None:
         wire["retry"] = retry(entry.retry)
     if entry.finish is not None:
-        wire = {**wire, **names.finish(entry.finish)}
+        wire |= names.finish(entry.finish)
     if entry.failure is not None:
-        wire = {**wire, "finish": "error", "error": names.error(entry.failure)}
-    wire = {**wire, **step_cost(entry)}
+        wire |= {"finish": "error", "error": names.error(entry.failure)}
+    wire |= step_cost(entry)
     snapshot: types.StepSnapshot = {}
     if entry.snapshot:
         snapshot["start"] = entry.snapshot
@@ -249,39 +244,13 @@ def call_failure(piece: entries.CallPiece, call: values.ToolCall) -> CallFailure
     return {"error": error, "content": [{"type": "text", "text": output}]} if output else {"error": error}
 
 
-def _prompt(entry: entries.PromptEntry, session: Session) -> types.SessionMessageInfo:
-    item = inbox_item(entry.prompt, session)
-    # A message has the fields of its payload, which pyright does not see through the union.
-    return cast(
-        "types.SessionMessageInfo", {"id": entry.id, "time": _creation(entry), "type": entry.prompt.kind, **item["payload"]}
-    )
-
-
-def _compaction(entry: entries.CompactionEntry, session: Session) -> types.SessionMessageCompaction:
-    id_, time, reason = entry.id, _creation(entry), compaction_reason(entry)
+def _compaction(entry: entries.CompactionEntry, session: Session) -> Mapping[str, Any]:
+    reason = compaction_reason(entry)
     if entry.failure is not None:
-        error = names.error(entry.failure)
-        return {"id": id_, "time": time, "type": "compaction", "reason": reason, "status": "failed", "error": error}
-    if entry.status != "completed":
-        return {
-            "id": id_,
-            "time": time,
-            "type": "compaction",
-            "reason": reason,
-            "status": "running",
-            "summary": "",
-            "recent": "",
-        }
-    summary = summary_of(session.messages.peek(entry.message_id))
-    return {
-        "id": id_,
-        "time": time,
-        "type": "compaction",
-        "reason": reason,
-        "status": "completed",
-        "summary": summary,
-        "recent": "",
-    }
+        return {"reason": reason, "status": "failed", "error": names.error(entry.failure)}
+    is_completed = entry.status == "completed"
+    summary = summary_of(session.messages.peek(entry.message_id)) if is_completed else ""
+    return {"reason": reason, "status": "completed" if is_completed else "running", "summary": summary, "recent": ""}
 
 
 def compaction_reason(entry: entries.CompactionEntry) -> types.CompactionReason:
@@ -289,27 +258,16 @@ def compaction_reason(entry: entries.CompactionEntry) -> types.CompactionReason:
     return "auto" if entry.is_auto else "manual"
 
 
-def _shell(entry: entries.ShellEntry, session: Session) -> types.SessionMessageShell:
-    wire: types.SessionMessageShell = {
-        "id": entry.id,
-        "time": {"created": entry.created_ms},
-        "type": "shell",
-        "shellID": shell_id(entry),
-        "command": entry.command,
-        "status": entry.status,
-    }
+def _shell(entry: entries.ShellEntry, session: Session) -> Mapping[str, Any]:
+    wire: dict[str, Any] = {"shellID": shell_id(entry), "command": entry.command, "status": entry.status}
     if entry.exit is not None:
         wire["exit"] = entry.exit
     if entry.completed_ms is not None:
-        core_message = session.messages.peek(entry.message_id)
-        calls = [
-            part
-            for part in (core_message.parts.values() if core_message is not None else ())
-            if isinstance(part, values.ToolCall)
-        ]
-        call = next((call for call in calls if call.call_id == entry.call_id), None)
-        wire["time"]["completed"] = entry.completed_ms
-        wire["output"] = shell_output(call)
+        message = session.messages.peek(entry.message_id)
+        parts = message.parts.values() if message is not None else ()
+        calls = (part for part in parts if isinstance(part, values.ToolCall) and part.call_id == entry.call_id)
+        wire["time"] = {"created": entry.created_ms, "completed": entry.completed_ms}
+        wire["output"] = shell_output(next(calls, None))
     return wire
 
 
@@ -345,14 +303,6 @@ def shell_output(call: values.ToolCall | None) -> types.ShellOutput:
     return {"output": output, "cursor": size, "size": size, "truncated": bool(metadata.get("truncated"))}
 
 
-def _mode(entry: entries.ModeEntry, session: Session) -> types.SessionMessageAgentSelected:
-    return {"id": entry.id, "time": _creation(entry), "type": "agent-switched", **chosen_mode(entry)}
-
-
-def _model(entry: entries.ModelEntry, session: Session) -> types.SessionMessageModelSelected:
-    return {"id": entry.id, "time": _creation(entry), "type": "model-switched", **chosen_model(entry)}
-
-
 def chosen_mode(entry: entries.ModeEntry) -> event_types.SessionAgentSelectedData:
     """The mode of a switch, and the mode before it."""
     return {"agent": entry.mode} if entry.previous is None else {"agent": entry.mode, "previous": entry.previous}
@@ -366,37 +316,12 @@ def chosen_model(entry: entries.ModelEntry) -> event_types.SessionModelSelectedD
     return wire
 
 
-def _location_switched(entry: entries.MovedEntry, session: Session) -> types.SessionMessageLocationSwitched:
-    return {
-        "id": entry.id,
-        "time": _creation(entry),
-        "type": "location-switched",
-        **place(entry.place),
-        "previous": {**place(entry.previous)},
-    }
-
-
 def place(value: entries.Place) -> event_types.SessionMovedData:
     """The location of a session."""
     wire: event_types.SessionMovedData = {"location": {"directory": value.directory}, "projectID": value.project_id}
     if value.path:
         wire["subpath"] = value.path
     return wire
-
-
-def _skill(entry: entries.SkillEntry, session: Session) -> types.SessionMessageSkill:
-    return {
-        "id": entry.id,
-        "time": _creation(entry),
-        "type": "skill",
-        "skill": entry.skill_id,
-        "name": entry.name,
-        "text": entry.text,
-    }
-
-
-def _note(entry: entries.NoteEntry, session: Session) -> types.SessionMessageSynthetic:
-    return {"id": entry.id, "time": _creation(entry), "type": "synthetic", **note(entry)}
 
 
 def note(entry: entries.NoteEntry) -> types.SessionInboxSyntheticPayload:
@@ -409,15 +334,9 @@ def note(entry: entries.NoteEntry) -> types.SessionInboxSyntheticPayload:
     return wire
 
 
-def _instructions(entry: entries.InstructionsEntry, session: Session) -> types.SessionMessageSystem:
-    return {"id": entry.id, "time": _creation(entry), "type": "system", "text": entry.text}
-
-
-def _end(entry: entries.EndEntry, session: Session) -> types.SessionMessageIdle:
-    wire: types.SessionMessageIdle = {"id": entry.id, "time": _creation(entry), "type": "idle", "outcome": entry.outcome}
-    if entry.outcome == "failed":
-        wire["error"] = end_error(entry)
-    return wire
+def _end(entry: entries.EndEntry, session: Session) -> Mapping[str, Any]:
+    failed = {"error": end_error(entry)} if entry.outcome == "failed" else {}
+    return {"outcome": entry.outcome, **failed}
 
 
 def end_error(entry: entries.EndEntry) -> types.SessionStructuredError:
@@ -425,34 +344,19 @@ def end_error(entry: entries.EndEntry) -> types.SessionStructuredError:
     return NO_REASON if entry.failure is None else names.error(entry.failure)
 
 
-MESSAGES: Mapping[type[Any], Callable[[Any, Session], types.SessionMessageInfo]] = {
-    entries.StepEntry: _step,
-    entries.PromptEntry: _prompt,
-    entries.CompactionEntry: _compaction,
-    entries.ShellEntry: _shell,
-    entries.ModeEntry: _mode,
-    entries.ModelEntry: _model,
-    entries.MovedEntry: _location_switched,
-    entries.SkillEntry: _skill,
-    entries.NoteEntry: _note,
-    entries.InstructionsEntry: _instructions,
-    entries.EndEntry: _end,
+MESSAGES: Mapping[type[Any], tuple[str, Callable[[Any, Session], Mapping[str, Any]]]] = {
+    entries.StepEntry: ("assistant", _step),
+    entries.CompactionEntry: ("compaction", _compaction),
+    entries.ShellEntry: ("shell", _shell),
+    entries.ModeEntry: ("agent-switched", lambda entry, _: chosen_mode(entry)),
+    entries.ModelEntry: ("model-switched", lambda entry, _: chosen_model(entry)),
+    entries.MovedEntry: ("location-switched", lambda entry, _: {**place(entry.place), "previous": place(entry.previous)}),
+    entries.SkillEntry: ("skill", lambda entry, _: {"skill": entry.skill_id, "name": entry.name, "text": entry.text}),
+    entries.NoteEntry: ("synthetic", lambda entry, _: note(entry)),
+    entries.InstructionsEntry: ("system", lambda entry, _: {"text": entry.text}),
+    entries.EndEntry: ("idle", _end),
 }
-"""Kind of entry -> the function that makes its message."""
-
-KINDS: Mapping[type[Any], str] = {
-    entries.StepEntry: "assistant",
-    entries.CompactionEntry: "compaction",
-    entries.ShellEntry: "shell",
-    entries.ModeEntry: "agent-switched",
-    entries.ModelEntry: "model-switched",
-    entries.MovedEntry: "location-switched",
-    entries.SkillEntry: "skill",
-    entries.NoteEntry: "synthetic",
-    entries.InstructionsEntry: "system",
-    entries.EndEntry: "idle",
-}
-"""Kind of entry -> type of message. A prompt's type depends on the prompt."""
+"""Kind of entry -> type of message, and the function that makes its fields beside `id`, `time` and `type`."""
 
 
 # --- the inbox and open requests -------------------------------------------------------------------------------------------

@@ -26,6 +26,11 @@ def text(value: Any, default: str = "") -> str:
     return value if isinstance(value, str) else default
 
 
+def present(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None."""
+    return {key: value for key, value in fields.items() if value is not None}
+
+
 def whole_number(value: Any) -> Any:
     """Return a float without a fraction as an int (in JSON `5.0` is `5`), and any other value unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

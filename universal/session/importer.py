@@ -7,9 +7,9 @@ back as it came. Its inverse is `shim.faces.opencode1.read`, to which a test hol
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from universal.lib.diffs import FileDiff
 from universal.lib.jsonvalue import arr, obj, text, whole, whole_number
@@ -212,9 +212,50 @@ def step_info(wire: Json) -> values.StepInfo:
 def part(wire: Json, part_id: str | None = None) -> values.Part:
     """A part, `{id, type, ...}`. A given `part_id` replaces its id."""
     id_ = part_id or text(wire.get("id"))
-    read = _PARTS.get(text(wire.get("type")))
-    entry = read(id_, wire) if read is not None else None
-    return entry or values.OtherPart(id_, text(wire.get("type")), without(wire, *PLACE))
+    kind = text(wire.get("type"))
+    entry = _tool(id_, wire) if kind == "tool" else _part(id_, wire, _PARTS[kind]) if kind in _PARTS else None
+    return entry or values.OtherPart(id_, kind, without(wire, *PLACE))
+
+
+class _Rows(NamedTuple):
+    """How a part is read. `needed`: key -> its type; without it the part is another one. `keys`: in the order of the class."""
+
+    make: Callable[..., values.Part]
+    needed: Mapping[str, type]
+    keys: tuple[str, ...]
+
+
+_PARTS: Mapping[str, _Rows] = {
+    "text": _Rows(values.Text, {"text": str}, ("text", "time", "synthetic", "ignored", "metadata")),
+    "reasoning": _Rows(values.Reasoning, {"text": str}, ("text", "time", "metadata")),
+    "file": _Rows(values.File, {"mime": str, "url": str}, ("mime", "url", "filename", "source")),
+    "agent": _Rows(values.AgentMention, {"name": str}, ("name", "source")),
+    "compaction": _Rows(values.CompactionMark, {"auto": bool}, ("auto",)),
+    "step-start": _Rows(values.StepStart, {}, ("snapshot",)),
+    "step-finish": _Rows(
+        values.StepFinish, {"reason": str, "cost": object, "tokens": object}, ("reason", "cost", "tokens", "snapshot")
+    ),
+    "patch": _Rows(values.Patch, {"hash": str}, ("hash", "files")),
+}
+
+
+def _part(id_: str, wire: Json, rows: _Rows) -> values.Part | None:
+    for key, kind in rows.needed.items():
+        if key not in wire or not isinstance(wire[key], kind):
+            return None
+    fields: list[Any] = []
+    for key in rows.keys:
+        if key == "time":
+            if (times := _times(wire)) is None:
+                return None
+            fields += times
+        elif key == "files":
+            if not all(isinstance(name, str) for name in arr(wire.get(key))):
+                return None
+            fields.append(tuple(arr(wire.get(key))))
+        else:
+            fields.append(usage(wire[key]) if key == "tokens" else wire.get(key))
+    return rows.make(id_, *fields, without(wire, *PLACE, *rows.keys))
 
 
 def _times(wire: Json) -> tuple[int | None, int | None] | None:
@@ -223,55 +264,6 @@ def _times(wire: Json) -> tuple[int | None, int | None] | None:
     if ("time" in wire and not time) or not time.keys() <= {"start", "end"}:
         return None
     return time.get("start"), time.get("end")
-
-
-def _text(id_: str, wire: Json) -> values.Part | None:
-    times = _times(wire)
-    if times is None or not isinstance(wire.get("text"), str):
-        return None
-    extra = without(wire, *PLACE, "text", "time", "synthetic", "ignored", "metadata")
-    return values.Text(id_, wire["text"], *times, wire.get("synthetic"), wire.get("ignored"), wire.get("metadata"), extra)
-
-
-def _reasoning(id_: str, wire: Json) -> values.Part | None:
-    times = _times(wire)
-    if times is None or not isinstance(wire.get("text"), str):
-        return None
-    return values.Reasoning(id_, wire["text"], *times, wire.get("metadata"), without(wire, *PLACE, "text", "time", "metadata"))
-
-
-def _file(id_: str, wire: Json) -> values.Part | None:
-    if not isinstance(wire.get("mime"), str) or not isinstance(wire.get("url"), str):
-        return None
-    extra = without(wire, *PLACE, "mime", "url", "filename", "source")
-    return values.File(id_, wire["mime"], wire["url"], wire.get("filename"), wire.get("source"), extra)
-
-
-def _agent(id_: str, wire: Json) -> values.Part | None:
-    if not isinstance(wire.get("name"), str):
-        return None
-    return values.AgentMention(id_, wire["name"], wire.get("source"), without(wire, *PLACE, "name", "source"))
-
-
-def _compaction(id_: str, wire: Json) -> values.Part | None:
-    return values.CompactionMark(id_, wire["auto"], without(wire, *PLACE, "auto")) if isinstance(wire.get("auto"), bool) else None
-
-
-def _step_start(id_: str, wire: Json) -> values.Part | None:
-    return values.StepStart(id_, wire.get("snapshot"), without(wire, *PLACE, "snapshot"))
-
-
-def _step_finish(id_: str, wire: Json) -> values.Part | None:
-    if not isinstance(wire.get("reason"), str) or "tokens" not in wire or "cost" not in wire:
-        return None
-    extra = without(wire, *PLACE, "reason", "cost", "tokens", "snapshot")
-    return values.StepFinish(id_, wire["reason"], wire["cost"], usage(wire["tokens"]), wire.get("snapshot"), extra)
-
-
-def _patch(id_: str, wire: Json) -> values.Part | None:
-    if not isinstance(wire.get("hash"), str) or not all(isinstance(name, str) for name in arr(wire.get("files"))):
-        return None
-    return values.Patch(id_, wire["hash"], tuple(arr(wire.get("files"))), without(wire, *PLACE, "hash", "files"))
 
 
 _STATE = ("status", "input", "raw", "title", "output", "metadata", "error", "attachments", "time")
@@ -305,30 +297,11 @@ def _tool(id_: str, wire: Json) -> values.Part | None:
     )
 
 
-_PARTS = {
-    "text": _text,
-    "reasoning": _reasoning,
-    "file": _file,
-    "agent": _agent,
-    "compaction": _compaction,
-    "step-start": _step_start,
-    "step-finish": _step_finish,
-    "patch": _patch,
-    "tool": _tool,
-}
-
-
 def patch_record(record: values.SessionRecord, fields: values.Fields) -> values.SessionRecord:
     """The record with what a `session` status changes: title, permission, metadata, share, agent, model, archived."""
-    changes: dict[str, Any] = {}
-    if "title" in fields:
-        changes["title"] = fields["title"]
+    changes: dict[str, Any] = {key: fields[key] for key in ("title", "metadata", "share") if key in fields}
     if "permission" in fields:
         changes["permission"] = None if fields["permission"] is None else tuple(arr(fields["permission"]))
-    if "metadata" in fields:
-        changes["metadata"] = fields["metadata"]
-    if "share" in fields:
-        changes["share"] = fields["share"]
     if "agent" in fields:
         changes["mode"] = fields["agent"]
     if "model" in fields:

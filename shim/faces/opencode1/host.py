@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host import changes
 from shim.stream.frame import normal_scope
+from universal.lib.jsonvalue import present
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated import host_types
@@ -73,12 +74,8 @@ def event(change: changes.HostChange) -> HostEvent | None:  # noqa: C901 - a tab
 
 def toast(change: changes.TuiToast) -> TuiToastShowProperties:
     """A note that TUIs show."""
-    properties: TuiToastShowProperties = {"message": change.message, "variant": change.variant}
-    if change.title is not None:
-        properties["title"] = change.title
-    if change.duration_ms is not None:
-        properties["duration"] = change.duration_ms
-    return properties
+    note = present(message=change.message, variant=change.variant, title=change.title, duration=change.duration_ms)
+    return cast("TuiToastShowProperties", note)
 
 
 def terminal(info: TerminalInfo) -> host_types.Pty:
@@ -101,21 +98,17 @@ def shell(source: InstalledShell) -> host_types.ShellOption:
 
 def project(source: Project) -> host_types.Project:
     """A project."""
-    row: host_types.Project = {
-        "id": source.id,
-        "worktree": source.worktree,
-        "time": {"created": source.created_ms, "updated": source.updated_ms},
-        "sandboxes": list(source.sandboxes),
-    }
-    if source.vcs is not None:
-        row["vcs"] = source.vcs
-    if source.name is not None:
-        row["name"] = source.name
-    if icon := {key: value for key, value in asdict(source.icon).items() if value is not None}:
-        row["icon"] = cast("host_types.ProjectIcon", icon)
-    if source.start_command is not None:
-        row["commands"] = {"start": source.start_command}
-    return row
+    row = present(
+        id=source.id,
+        worktree=source.worktree,
+        time={"created": source.created_ms, "updated": source.updated_ms},
+        sandboxes=list(source.sandboxes),
+        vcs=source.vcs,
+        name=source.name,
+        icon=present(**asdict(source.icon)) or None,
+        commands=None if source.start_command is None else {"start": source.start_command},
+    )
+    return cast("host_types.Project", row)
 
 
 def project_directory(copy: WorkingCopy) -> host_types.ProjectDirectory:

@@ -11,7 +11,7 @@ Source: openapi Provider, Model, Agent, Command; recordings `endpoints` of 1.18.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from shim.agents.catalog import OfferedMode, models_of, takes_images, with_models
 from shim.agents.offered_commands import Offer, OfferedCommand
@@ -115,18 +115,6 @@ def _enforcement(spec: AgentSpec) -> dict[str, object]:
 
 def command(command: OfferedCommand) -> host_types.Command:
     """A slash command."""
-    row: host_types.Command = {
-        "name": command.name,
-        "source": "command",
-        "template": command.template,
-        "hints": list(command.hints),
-    }
-    if command.description:
-        row["description"] = command.description
-    if command.agent:
-        row["agent"] = command.agent
-    if command.model:
-        row["model"] = command.model
-    if command.subtask:
-        row["subtask"] = True
-    return row
+    row = {"name": command.name, "source": "command", "template": command.template, "hints": list(command.hints)}
+    more = {"description": command.description, "agent": command.agent, "model": command.model, "subtask": command.subtask}
+    return cast("host_types.Command", {**row, **{key: value for key, value in more.items() if value}})

@@ -6,11 +6,11 @@ Source: recordings `permission_*`, `question*` of `v2-20260717`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from shim.faces.opencode2.names import ACTIONS
 from universal.events import Question
-from universal.lib.jsonvalue import arr
+from universal.lib.jsonvalue import arr, present
 from universal.session.values import PermissionRequest, QuestionRequest
 
 if TYPE_CHECKING:
@@ -67,18 +67,16 @@ def form_id(question_id: str) -> str:
 def permission(request: PermissionRequest, session_id: str, tool: CallSource | None) -> types.PermissionRequest:
     """The `PermissionRequest` of a request. In: `tool`, its `source`."""
     access = request.access
-    wire: types.PermissionRequest = {
-        "id": request.id,
-        "sessionID": session_id,
-        "action": ACTIONS.get(access.permission, access.permission),
-        "resources": list(access.patterns),
-        "save": list(access.always),
-    }
-    if access.metadata:
-        wire["metadata"] = dict(access.metadata)
-    if tool:
-        wire["source"] = {"type": "tool", **tool}
-    return wire
+    wire = present(
+        id=request.id,
+        sessionID=session_id,
+        action=ACTIONS.get(access.permission, access.permission),
+        resources=list(access.patterns),
+        save=list(access.always),
+        metadata=dict(access.metadata) or None,
+        source={"type": "tool", **tool} if tool else None,
+    )
+    return cast("types.PermissionRequest", wire)
 
 
 def form(request: QuestionRequest, session_id: str, tool: CallSource | None) -> types.FormInfo:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
 
 from shim.host import changes
+from universal.lib.jsonvalue import present
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import host_types
@@ -69,12 +70,8 @@ def notice(notice: Notice) -> TuiToastShowData:
 
 def toast(change: changes.TuiToast) -> TuiToastShowData:
     """A note that TUIs show."""
-    data: TuiToastShowData = {"message": change.message, "variant": change.variant}
-    if change.title is not None:
-        data["title"] = change.title
-    if change.duration_ms is not None:
-        data["duration"] = change.duration_ms
-    return data
+    note = present(message=change.message, variant=change.variant, title=change.title, duration=change.duration_ms)
+    return cast("TuiToastShowData", note)
 
 
 def terminal(info: TerminalInfo) -> host_types.Pty:
@@ -92,25 +89,20 @@ def terminal(info: TerminalInfo) -> host_types.Pty:
 
 def shell_command(info: ShellInfo) -> host_types.ShellInfo:
     """A shell command without a terminal."""
-    row: host_types.ShellInfo = {
-        "id": info.id,
-        "status": info.status,
-        "command": info.command,
-        "cwd": info.cwd,
-        "shell": info.shell,
-        "file": info.file,
-        "metadata": info.metadata,
-        "time": {"started": info.started_ms},
-    }
-    if info.pid is not None:
-        row["pid"] = info.pid
-    if info.completed_ms is not None:
-        row["time"] = {"started": info.started_ms, "completed": info.completed_ms}
-    if info.exit_code is not None:
-        row["exit"] = info.exit_code
-    if info.signal is not None:
-        row["signal"] = info.signal
-    return row
+    row = present(
+        id=info.id,
+        status=info.status,
+        command=info.command,
+        cwd=info.cwd,
+        shell=info.shell,
+        file=info.file,
+        metadata=info.metadata,
+        time=present(started=info.started_ms, completed=info.completed_ms),
+        pid=info.pid,
+        exit=info.exit_code,
+        signal=info.signal,
+    )
+    return cast("host_types.ShellInfo", row)
 
 
 def shell(source: InstalledShell) -> host_types.ConfigShellOption:
@@ -120,21 +112,17 @@ def shell(source: InstalledShell) -> host_types.ConfigShellOption:
 
 def project(source: Project, active_ms: int) -> host_types.Project:
     """A project. In: `active_ms`, the time of the last change of it or of its sessions."""
-    row: host_types.Project = {
-        "id": source.id,
-        "canonical": source.worktree,
-        "time": {"created": source.created_ms, "updated": source.updated_ms, "active": active_ms},
-        "sandboxes": source.sandboxes,
-    }
-    if source.vcs is not None:
-        row["vcs"] = source.vcs
-    if source.name is not None:
-        row["name"] = source.name
-    if icon := {key: value for key, value in asdict(source.icon).items() if value is not None}:
-        row["icon"] = cast("host_types.ProjectIcon", icon)
-    if source.start_command is not None:
-        row["commands"] = {"start": source.start_command}
-    return row
+    row = present(
+        id=source.id,
+        canonical=source.worktree,
+        time={"created": source.created_ms, "updated": source.updated_ms, "active": active_ms},
+        sandboxes=source.sandboxes,
+        vcs=source.vcs,
+        name=source.name,
+        icon=present(**asdict(source.icon)) or None,
+        commands=None if source.start_command is None else {"start": source.start_command},
+    )
+    return cast("host_types.Project", row)
 
 
 def worktree(copy: WorkingCopy) -> host_types.WorktreeDirectory:

@@ -7,7 +7,7 @@ as in OpenCode itself for unknown models. Source: recording `endpoints` of `comp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from shim.agents.catalog import OfferedMode, default_models, models_of, takes_images, with_models
 from shim.agents.offered_commands import Offer, OfferedCommand
@@ -23,7 +23,7 @@ PACKAGE = "opencode-shim"
 def agent(mode: OfferedMode, permissions: list[types.PermissionRule]) -> host_types.AgentInfo:
     """The `AgentInfo` of a mode or of an agent of the configuration. In: the config's permission rules for it."""
     own = mode.own
-    info: host_types.AgentInfo = {
+    info: dict[str, Any] = {
         "id": mode.name,
         "name": mode.name.capitalize(),
         "mode": "subagent" if mode.is_subagent else "primary" if own is None else own.mode,
@@ -31,15 +31,10 @@ def agent(mode: OfferedMode, permissions: list[types.PermissionRule]) -> host_ty
         "permissions": permissions,
         "request": {"settings": {}, "headers": {}, "body": {}},
     }
-    if mode.words:
-        info["description"] = mode.words
-    if own is not None and own.prompt:
-        info["system"] = own.prompt
-    if own is not None and own.color:
-        info["color"] = own.color
-    if own is not None and own.steps:
-        info["steps"] = own.steps
-    return info
+    more: dict[str, Any] = {"description": mode.words}
+    if own is not None:
+        more |= {"system": own.prompt, "color": own.color, "steps": own.steps}
+    return cast("host_types.AgentInfo", info | {key: value for key, value in more.items() if value})
 
 
 def command(command: OfferedCommand) -> host_types.CommandInfo:

@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 from shim.faces.opencode2 import asks, names, results
 from shim.faces.opencode2 import session_info as session_info
 from universal.lib.diffs import relative
-from universal.lib.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, present, text
 from universal.session import entries, values
 from universal.session.model import Session
 from universal.session.reducer import DISMISSED, rejection
@@ -25,6 +25,7 @@ from universal.session.values import Reasoning as Thought
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import event_types, host_types, types
+    from universal.session.user_prompt import PromptDetails
 
 
 REFUSALS = (rejection(""), DISMISSED)
@@ -104,11 +105,7 @@ def kind_of(entry: entries.Entry) -> str:
 
 
 def _step(entry: entries.StepEntry, session: Session) -> Mapping[str, Any]:
-    time: types.SessionMessageAssistantTime = {"created": entry.created_ms}
-    if entry.streamed_ms is not None:
-        time["streamed"] = entry.streamed_ms
-    if entry.completed_ms is not None:
-        time["completed"] = entry.completed_ms
+    time = present(created=entry.created_ms, streamed=entry.streamed_ms, completed=entry.completed_ms)
     wire: dict[str, Any] = {"time": time, "agent": entry.mode, "model": names.model_ref(entry.model)}
     wire["content"] = content(entry, session)
     if entry.retry is not None:
@@ -179,18 +176,15 @@ def _text(piece: entries.TextPiece, whole: str) -> types.AssistantText | types.A
 
 
 def _call(piece: entries.CallPiece, call: values.ToolCall, directory: str) -> types.AssistantTool:
-    time: types.AssistantToolTime = {"created": piece.created_ms}
-    if piece.ran_ms is not None:
-        time["ran"] = piece.ran_ms
-    if piece.completed_ms is not None:
-        time["completed"] = piece.completed_ms
     return {
         "type": "tool",
         "id": piece.call_id,
         "name": names.tool_name(piece.tool),
         "executed": False,
         "state": _call_state(piece, call, directory),
-        "time": time,
+        "time": cast(
+            "types.AssistantToolTime", present(created=piece.created_ms, ran=piece.ran_ms, completed=piece.completed_ms)
+        ),
     }
 
 
@@ -259,9 +253,7 @@ def compaction_reason(entry: entries.CompactionEntry) -> types.CompactionReason:
 
 
 def _shell(entry: entries.ShellEntry, session: Session) -> Mapping[str, Any]:
-    wire: dict[str, Any] = {"shellID": shell_id(entry), "command": entry.command, "status": entry.status}
-    if entry.exit is not None:
-        wire["exit"] = entry.exit
+    wire = present(shellID=shell_id(entry), command=entry.command, status=entry.status, exit=entry.exit)
     if entry.completed_ms is not None:
         message = session.messages.peek(entry.message_id)
         parts = message.parts.values() if message is not None else ()
@@ -278,21 +270,18 @@ def shell_id(entry: entries.ShellEntry) -> str:
 
 def shell(entry: entries.ShellEntry) -> host_types.ShellInfo:
     """The `ShellInfo` of a person's command."""
-    wire: host_types.ShellInfo = {
-        "id": shell_id(entry),
-        "status": entry.status,
-        "command": entry.command,
-        "cwd": entry.directory,
-        "shell": SHELL,
-        "file": "",
-        "metadata": {},
-        "time": {"started": entry.created_ms},
-    }
-    if entry.completed_ms is not None:
-        wire["time"]["completed"] = entry.completed_ms
-    if entry.exit is not None:
-        wire["exit"] = entry.exit
-    return wire
+    wire = present(
+        id=shell_id(entry),
+        status=entry.status,
+        command=entry.command,
+        cwd=entry.directory,
+        shell=SHELL,
+        file="",
+        metadata={},
+        time=present(started=entry.created_ms, completed=entry.completed_ms),
+        exit=entry.exit,
+    )
+    return cast("host_types.ShellInfo", wire)
 
 
 def shell_output(call: values.ToolCall | None) -> types.ShellOutput:
@@ -326,12 +315,12 @@ def place(value: entries.Place) -> event_types.SessionMovedData:
 
 def note(entry: entries.NoteEntry) -> types.SessionInboxSyntheticPayload:
     """The fields of a text that a program added to the conversation."""
-    wire: types.SessionInboxSyntheticPayload = {"text": entry.text}
-    if entry.description:
-        wire["description"] = entry.description
-    if entry.metadata:
-        wire["metadata"] = entry.metadata
-    return wire
+    return _synthetic(entry.text, entry)
+
+
+def _synthetic(words: str, about: entries.NoteEntry | PromptDetails) -> types.SessionInboxSyntheticPayload:
+    more = present(description=about.description or None, metadata=about.metadata or None)
+    return cast("types.SessionInboxSyntheticPayload", {"text": words, **more})
 
 
 def _end(entry: entries.EndEntry, session: Session) -> Mapping[str, Any]:
@@ -443,27 +432,17 @@ def item(prompt: entries.PendingPrompt, parts: Sequence[values.Part]) -> types.I
     tasks = [text(part.fields.get("prompt")) for part in parts if isinstance(part, values.OtherPart) and part.type == "subtask"]
     words = "\n\n".join(texts or tasks)
     if prompt.kind == "synthetic":
-        note: types.SessionInboxSyntheticPayload = {"text": words}
-        if details.description:
-            note["description"] = details.description
-        if details.metadata:
-            note["metadata"] = details.metadata
-        return {"type": "synthetic", "payload": note, "delivery": delivery}
-    payload: types.SessionInboxUserPayload = {"text": words}
+        return {"type": "synthetic", "payload": _synthetic(words, details), "delivery": delivery}
     files = cast("list[types.PromptFileAttachment]", list(details.files)) or [
         _file(part) for part in parts if isinstance(part, values.File)
     ]
     agents = cast("list[types.PromptAgentAttachment]", list(details.agents)) or [
         _agent(part) for part in parts if isinstance(part, values.AgentMention)
     ]
-    if files:
-        payload["files"] = files
-    if agents:
-        payload["agents"] = agents
-    if details.skills:
-        payload["skills"] = cast("list[types.PromptSkillAttachment]", list(details.skills))
-    if details.metadata:
-        payload["metadata"] = details.metadata
+    more = present(
+        files=files or None, agents=agents or None, skills=list(details.skills) or None, metadata=details.metadata or None
+    )
+    payload = cast("types.SessionInboxUserPayload", {"text": words, **more})
     return {"type": "user", "payload": payload, "delivery": delivery}
 
 

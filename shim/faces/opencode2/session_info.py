@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.names import model_ref, rules
 from universal.lib.diffs import FileDiff
+from universal.lib.jsonvalue import present
 from universal.session.values import ForkSource, Revert, SessionRecord, Status, Usage
 
 if TYPE_CHECKING:
@@ -20,32 +21,23 @@ SUBAGENT_MARK = re.compile(r" \(@[^()]* subagent\)$")
 
 def info_of(record: SessionRecord) -> types.SessionInfo:
     """The `SessionInfo` of a record, without `outcome`, `fork` and the times of idle and view, which `read` adds."""
-    info: types.SessionInfo = {
-        "id": record.id,
-        "projectID": record.project_id,
-        "cost": record.cost or 0,
-        "tokens": counts(record.usage),
-        "time": {"created": record.created_ms, "updated": record.updated_ms},
-        "location": {"directory": record.directory},
-    }
-    if record.archived_ms is not None:
-        info["time"]["archived"] = record.archived_ms
-    if record.parent_id:
-        info["parentID"] = record.parent_id
     title = SUBAGENT_MARK.sub("", record.title) if record.parent_id else record.title
-    if title:
-        info["title"] = title
-    if record.mode:
-        info["agent"] = record.mode
-    if record.path:
-        info["subpath"] = record.path
-    if record.model is not None:
-        info["model"] = model_ref(record.model)
-    if record.metadata:
-        info["metadata"] = record.metadata
-    if record.permission:
-        info["permissions"] = rules(list(record.permission))
-    return info
+    info = present(
+        id=record.id,
+        projectID=record.project_id,
+        cost=record.cost or 0,
+        tokens=counts(record.usage),
+        time=present(created=record.created_ms, updated=record.updated_ms, archived=record.archived_ms),
+        location={"directory": record.directory},
+        parentID=record.parent_id or None,
+        title=title or None,
+        agent=record.mode or None,
+        subpath=record.path or None,
+        model=None if record.model is None else model_ref(record.model),
+        metadata=record.metadata or None,
+        permissions=rules(list(record.permission)) if record.permission else None,
+    )
+    return cast("types.SessionInfo", info)
 
 
 def counts(usage: Usage) -> types.TokenUsageInfo:
@@ -73,38 +65,15 @@ def status(value: Status) -> event_types.SessionStatus:
 
 def created_data(info: types.SessionInfo, slug: str) -> event_types.SessionCreatedData:
     """The data of `session.created`."""
-    data: event_types.SessionCreatedData = {
-        "projectID": info["projectID"],
-        "location": info["location"],
-        "slug": slug,
-        "version": OPENCODE2_VERSION,
-    }
-    if "parentID" in info:
-        data["parentID"] = info["parentID"]
-    if "subpath" in info:
-        data["subpath"] = info["subpath"]
-    if "title" in info:
-        data["title"] = info["title"]
-    if "agent" in info:
-        data["agent"] = info["agent"]
-    if "model" in info:
-        data["model"] = info["model"]
-    if "metadata" in info:
-        data["metadata"] = info["metadata"]
-    if "permissions" in info:
-        data["permissions"] = info["permissions"]
-    return data
+    keys = ("projectID", "location", "parentID", "subpath", "title", "agent", "model", "metadata", "permissions")
+    data = {key: value for key, value in info.items() if key in keys}
+    return cast("event_types.SessionCreatedData", {**data, "slug": slug, "version": OPENCODE2_VERSION})
 
 
 def revert_of(revert: Revert, message_id: str, diffs: Sequence[FileDiff]) -> types.SessionRevert:
     """The `SessionRevert` of an undo from `message_id` on. `diffs` show the undone changes; the result shows the way back."""
-    staged: types.SessionRevert = {"messageID": message_id}
-    if revert.part_id:
-        staged["partID"] = revert.part_id
-    if revert.snapshot:
-        staged["snapshot"] = revert.snapshot
-    staged["files"] = list(map(_undone, diffs))
-    return staged
+    place = present(partID=revert.part_id or None, snapshot=revert.snapshot or None)
+    return cast("types.SessionRevert", {"messageID": message_id, **place, "files": list(map(_undone, diffs))})
 
 
 _OTHER_WAY: Mapping[str, types.FileStatus] = {"added": "deleted", "deleted": "added"}

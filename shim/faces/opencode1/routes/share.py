@@ -13,6 +13,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
+from importlib import resources
 from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
@@ -58,58 +59,7 @@ SHOWN_CHARS = 20_000
 """Maximum characters of one output. The page says how many more there are."""
 DEEPEST = 4
 """Maximum depth of nested subagents on the page."""
-
-STYLE = """
-:root { color-scheme: light dark; --bg: #fff; --fg: #1c1c1e; --dim: #6b6b70; --card: #f5f5f7; --line: #dcdce0; --accent: #3558c9;
-  --add: #dff3e1; --add-fg: #14532d; --del: #fbe3e4; --del-fg: #7f1d1d; --error: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --bg: #131316; --fg: #e8e8ea; --dim: #9b9ba3; --card: #1d1d22; --line: #34343c;
-  --accent: #8fa8ff; --add: #12301b; --add-fg: #b9efc6; --del: #3a1618; --del-fg: #f6c5c7; --error: #ff8a80; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--bg); color: var(--fg); font: 15px/1.55 system-ui, sans-serif; }
-main { max-width: 54rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
-h1 { font-size: 1.5rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
-.about, .by { color: var(--dim); font-size: .85rem; }
-.user { background: var(--card); border-left: 3px solid var(--accent); border-radius: 6px; padding: .6rem .9rem;
-  margin: 1.6rem 0 .8rem; }
-.text { white-space: pre-wrap; overflow-wrap: anywhere; margin: .5rem 0; }
-.hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); margin: 0; }
-.drawn { white-space: normal; }
-.drawn > * { margin: 0; }
-.drawn > * + * { margin-top: .55rem; }
-.drawn h3, .drawn h4, .drawn h5 { line-height: 1.3; }
-.drawn h3 { font-size: 1.25rem; } .drawn h4 { font-size: 1.1rem; } .drawn h5 { font-size: 1rem; }
-.drawn ul, .drawn ol { padding-left: 1.4rem; }
-.drawn blockquote { border-left: 3px solid var(--line); padding-left: .8rem; color: var(--dim); }
-.drawn hr { border: 0; border-top: 1px solid var(--line); }
-.about a, .drawn a { color: var(--accent); }
-.drawn table { border-collapse: collapse; } .drawn td, .drawn th { border: 1px solid var(--line); padding: .25rem .65rem; }
-.drawn .task { list-style: none; margin-left: -1.1rem; }
-.drawn .chip { background: var(--card); border-radius: 6px; padding: 0 .5rem; }
-.scrolls { overflow-x: auto; } .a-right { text-align: right; } .a-center { text-align: center; }
-.code { position: relative; }
-.code > .copy { position: absolute; right: .4rem; top: .4rem; font: inherit; font-size: .8rem; color: inherit;
-  background: var(--bg); border: 1px solid var(--line); border-radius: 6px; cursor: pointer; opacity: 0; }
-.code:hover > .copy, .code > .copy:focus-visible { opacity: 1; } .copy.done::after { content: " ✓"; }
-pre, code { font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; }
-pre { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; margin: .5rem 0;
-  overflow-x: auto; white-space: pre; }
-pre.wrap { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 28rem; overflow-y: auto; }
-code { background: var(--card); border-radius: 4px; padding: .05rem .25rem; }
-details { border: 1px solid var(--line); border-radius: 6px; margin: .5rem 0; padding: .35rem .8rem; }
-summary { cursor: pointer; overflow-wrap: anywhere; }
-summary b { font-weight: 600; }
-.thought { color: var(--dim); }
-.error { color: var(--error); white-space: pre-wrap; overflow-wrap: anywhere; }
-.diff { padding: .4rem 0; }
-.diff span { display: block; padding: 0 .8rem; min-width: max-content; }
-.diff .a { background: var(--add); color: var(--add-fg); }
-.diff .d { background: var(--del); color: var(--del-fg); }
-.diff .h { color: var(--dim); }
-.rule { display: flex; align-items: center; gap: .8rem; color: var(--dim); font-size: .85rem; margin: 1.6rem 0; }
-.rule::before, .rule::after { content: ""; flex: 1; border-top: 1px solid var(--line); }
-img { max-width: 100%; border-radius: 6px; }
-ul.todo { list-style: none; padding-left: 0; margin: .4rem 0; }
-"""
+STYLE = resources.files("shim.faces.opencode1").joinpath("share.css").read_text()
 
 _MARKS = {"completed": "☑", "in_progress": "◐", "cancelled": "☒"}
 _DATA_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")

@@ -113,30 +113,6 @@ def _grown_part(change: TextGrew, session: Session) -> OpenCodeEvent | None:
     return OpenCodeEvent("message.part.updated", properties)
 
 
-def _session_created(change: SessionCreated, session_id: str) -> SessionEvent:
-    return "session.created", {"sessionID": session_id, "info": read.session(change.record)}
-
-
-def _session_changed(change: SessionChanged, session_id: str) -> SessionEvent:
-    return "session.updated", {"sessionID": session_id, "info": read.session(change.record)}
-
-
-def _session_deleted(change: SessionDeleted, session_id: str) -> SessionEvent:
-    return "session.deleted", {"sessionID": session_id, "info": read.session(change.record)}
-
-
-def _status(change: StatusChanged, session_id: str) -> SessionEvent:
-    return "session.status", {"sessionID": session_id, "status": read.status(change.status)}
-
-
-def _idle(change: TurnEnded, session_id: str) -> SessionEvent:
-    return "session.idle", {"sessionID": session_id}
-
-
-def _prompt_failed(change: PromptFailed, session_id: str) -> SessionEvent:
-    return "session.error", {"sessionID": session_id, "error": read.failure(change.failure)}
-
-
 def _diffs(change: DiffsChanged, session_id: str) -> SessionEvent:
     return "session.diff", {"sessionID": session_id, "diff": list(map(read.file_diff, change.diffs))}
 
@@ -154,24 +130,12 @@ def _command(change: CommandExecuted, session_id: str) -> SessionEvent:
     }
 
 
-def _session_compacted(change: SessionCompacted, session_id: str) -> SessionEvent:
-    return "session.compacted", {"sessionID": session_id}
-
-
 def _notice(change: Notice, session_id: str) -> SessionEvent:
     return "tui.toast.show", {"message": change.text, "variant": change.level, "duration": TOAST_MS}
 
 
-def _file(change: FileEdited, session_id: str) -> SessionEvent:
-    return "file.edited", {"file": change.path}
-
-
 def _message(change: MessageChanged, session_id: str) -> SessionEvent:
     return "message.updated", {"sessionID": session_id, "info": read.info(change.info, session_id)}
-
-
-def _message_removed(change: MessageRemoved, session_id: str) -> SessionEvent:
-    return "message.removed", {"sessionID": session_id, "messageID": change.message_id}
 
 
 def _part(change: PartChanged, session_id: str) -> SessionEvent:
@@ -199,20 +163,29 @@ def _request_closed(change: RequestClosed, session_id: str) -> SessionEvent:
 
 
 RENDER: Mapping[type[Any], Callable[[Any, str], SessionEvent]] = {
-    SessionCreated: _session_created,
-    SessionChanged: _session_changed,
-    SessionDeleted: _session_deleted,
-    StatusChanged: _status,
-    TurnEnded: _idle,
-    PromptFailed: _prompt_failed,
+    SessionCreated: lambda change, session_id: (
+        "session.created",
+        {"sessionID": session_id, "info": read.session(change.record)},
+    ),
+    SessionChanged: lambda change, session_id: (
+        "session.updated",
+        {"sessionID": session_id, "info": read.session(change.record)},
+    ),
+    SessionDeleted: lambda change, session_id: (
+        "session.deleted",
+        {"sessionID": session_id, "info": read.session(change.record)},
+    ),
+    StatusChanged: lambda change, session_id: ("session.status", {"sessionID": session_id, "status": read.status(change.status)}),
+    TurnEnded: lambda _, session_id: ("session.idle", {"sessionID": session_id}),
+    PromptFailed: lambda change, session_id: ("session.error", {"sessionID": session_id, "error": read.failure(change.failure)}),
     DiffsChanged: _diffs,
     TodosChanged: _todos,
     CommandExecuted: _command,
-    SessionCompacted: _session_compacted,
+    SessionCompacted: lambda _, session_id: ("session.compacted", {"sessionID": session_id}),
     Notice: _notice,
-    FileEdited: _file,
+    FileEdited: lambda change, _: ("file.edited", {"file": change.path}),
     MessageChanged: _message,
-    MessageRemoved: _message_removed,
+    MessageRemoved: lambda change, session_id: ("message.removed", {"sessionID": session_id, "messageID": change.message_id}),
     PartChanged: _part,
     PartRemoved: _part_removed,
     RequestOpened: _request_opened,

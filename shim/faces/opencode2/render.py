@@ -120,30 +120,6 @@ def _session_created(event: log.SessionBegan, session: Session) -> SessionEvent:
     return "session.created", session_info.created_data(session_info.info_of(event.record), event.record.slug)
 
 
-def _title(event: log.TitleChanged, session: Session) -> SessionEvent:
-    return "session.renamed", {"title": session_info.info_of(event.record).get("title", "")}
-
-
-def _metadata(event: log.MetadataChanged, session: Session) -> SessionEvent:
-    return "session.metadata.updated", {"metadata": dict(event.record.metadata or {})}
-
-
-def _rules(event: log.RulesChanged, session: Session) -> SessionEvent:
-    return "session.permissions", {"permissions": names.rules(list(event.record.permission or ()))}
-
-
-def _session_archived(event: log.SessionArchived, session: Session) -> SessionEvent:
-    return "session.archived", {}
-
-
-def _session_unarchived(event: log.SessionUnarchived, session: Session) -> SessionEvent:
-    return "session.unarchived", {}
-
-
-def _session_viewed(event: log.SessionViewed, session: Session) -> SessionEvent:
-    return "session.viewed", {"idle": event.idle_ms}
-
-
 def _entry_added(event: log.EntryAdded, session: Session) -> SessionEvent:
     match event.entry:
         case entries.ModeEntry() as entry:
@@ -167,10 +143,6 @@ def _instructions(event: log.InstructionsChanged, session: Session) -> SessionEv
     return "session.instructions.updated", data
 
 
-def _usage(event: log.UsageChanged, session: Session) -> SessionEvent:
-    return "session.usage.updated", {"cost": event.cost, "tokens": session_info.counts(event.usage)}
-
-
 # --- prompts -----------------------------------------------------------------------------------------------------
 
 
@@ -188,19 +160,11 @@ def _prompt_delivered(event: log.PromptDelivered, session: Session) -> HintedEve
     )
 
 
-def _withdrawn(event: log.PromptWithdrawn, session: Session) -> SessionEvent:
-    return "session.inbox.cancelled", {"inboxID": event.prompt_id}
-
-
 def _delivery(event: log.DeliveryChanged, session: Session) -> SessionEvent:
     return "session.inbox.delivery.changed", {"inboxID": event.prompt_id, "delivery": event.delivery}
 
 
 # --- turns -------------------------------------------------------------------------------------------------------
-
-
-def _began(event: log.TurnBegan, session: Session) -> SessionEvent:
-    return "session.execution.started", {}
 
 
 def _over(event: log.TurnOver, session: Session) -> SessionEvent:
@@ -209,14 +173,6 @@ def _over(event: log.TurnOver, session: Session) -> SessionEvent:
     if event.entry.outcome == "failed":
         return "session.execution.failed", {"error": read.end_error(event.entry)}
     return "session.execution.succeeded", {}
-
-
-def _status(event: log.StatusEmitted, session: Session) -> SessionEvent:
-    return "session.status", {"status": session_info.status(event.status)}
-
-
-def _idle(event: log.WentIdle, session: Session) -> SessionEvent:
-    return "session.idle", {}
 
 
 # --- steps -------------------------------------------------------------------------------------------------------
@@ -233,10 +189,6 @@ def _step_began(event: log.StepBegan, session: Session) -> SessionEvent:
     if entry.snapshot:
         data["snapshot"] = entry.snapshot
     return "session.step.started", data
-
-
-def _step_streamed(event: log.StepStreamed, session: Session) -> SessionEvent:
-    return "session.step.streamed", {"assistantMessageID": event.step_id}
 
 
 def _step_ended(event: log.StepEnded, session: Session) -> SessionEvent:
@@ -374,10 +326,6 @@ def _compaction_failed(event: log.CompactionFailed, session: Session) -> Session
     return "session.compaction.failed", data
 
 
-def _shell_began(event: log.ShellBegan, session: Session) -> SessionEvent:
-    return "session.shell.started", {"shell": read.shell(event.entry)}
-
-
 def _shell_ended(event: log.ShellEnded, session: Session) -> SessionEvent:
     output = read.shell_output(event.call)
     return "session.shell.ended", {"shell": read.shell(event.entry), "output": {**output}}
@@ -387,14 +335,6 @@ def _undo_staged(event: log.UndoStaged, session: Session) -> SessionEvent:
     undo = event.undo
     staged = session_info.revert_of(undo.revert, read.message_id(session, undo.revert.message_id), undo.diffs)
     return "session.revert.staged", {"revert": staged}
-
-
-def _undo_cleared(event: log.UndoCleared, session: Session) -> SessionEvent:
-    return "session.revert.cleared", {}
-
-
-def _undo_committed(event: log.UndoCommitted, session: Session) -> SessionEvent:
-    return "session.revert.committed", {"to": event.entry_id}
 
 
 def _content(event: log.ContentChanged, session: Session) -> SessionEvent:
@@ -407,16 +347,8 @@ def _content(event: log.ContentChanged, session: Session) -> SessionEvent:
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
-def _permission_asked(event: log.PermissionAsked, session: Session) -> SessionEvent:
-    return "permission.asked", read.permission(event.request, session)
-
-
 def _permission_answered(event: log.PermissionAnswered, session: Session) -> SessionEvent:
     return "permission.replied", {"requestID": event.request.id, "reply": REPLIES[event.answer]}
-
-
-def _question_asked(event: log.QuestionAsked, session: Session) -> SessionEvent:
-    return "form.created", {"form": read.form(event.request, session)}
 
 
 def _question_closed(event: log.QuestionClosed, session: Session) -> SessionEvent:
@@ -430,25 +362,28 @@ def _question_closed(event: log.QuestionClosed, session: Session) -> SessionEven
 
 RENDER: Mapping[type[Any], Callable[[Any, Session], SessionEvent | HintedEvent]] = {
     log.SessionBegan: _session_created,
-    log.TitleChanged: _title,
-    log.MetadataChanged: _metadata,
-    log.RulesChanged: _rules,
-    log.SessionArchived: _session_archived,
-    log.SessionUnarchived: _session_unarchived,
-    log.SessionViewed: _session_viewed,
+    log.TitleChanged: lambda event, _: ("session.renamed", {"title": session_info.info_of(event.record).get("title", "")}),
+    log.MetadataChanged: lambda event, _: ("session.metadata.updated", {"metadata": dict(event.record.metadata or {})}),
+    log.RulesChanged: lambda event, _: ("session.permissions", {"permissions": names.rules(list(event.record.permission or ()))}),
+    log.SessionArchived: lambda event, _: ("session.archived", {}),
+    log.SessionUnarchived: lambda event, _: ("session.unarchived", {}),
+    log.SessionViewed: lambda event, _: ("session.viewed", {"idle": event.idle_ms}),
     log.EntryAdded: _entry_added,
     log.InstructionsChanged: _instructions,
-    log.UsageChanged: _usage,
+    log.UsageChanged: lambda event, _: (
+        "session.usage.updated",
+        {"cost": event.cost, "tokens": session_info.counts(event.usage)},
+    ),
     log.PromptAccepted: _prompt_accepted,
     log.PromptDelivered: _prompt_delivered,
-    log.PromptWithdrawn: _withdrawn,
+    log.PromptWithdrawn: lambda event, _: ("session.inbox.cancelled", {"inboxID": event.prompt_id}),
     log.DeliveryChanged: _delivery,
-    log.TurnBegan: _began,
+    log.TurnBegan: lambda event, _: ("session.execution.started", {}),
     log.TurnOver: _over,
-    log.StatusEmitted: _status,
-    log.WentIdle: _idle,
+    log.StatusEmitted: lambda event, _: ("session.status", {"status": session_info.status(event.status)}),
+    log.WentIdle: lambda event, _: ("session.idle", {}),
     log.StepBegan: _step_began,
-    log.StepStreamed: _step_streamed,
+    log.StepStreamed: lambda event, _: ("session.step.streamed", {"assistantMessageID": event.step_id}),
     log.StepEnded: _step_ended,
     log.StepFailed: _step_failed,
     log.RetryScheduled: _retry,
@@ -464,14 +399,14 @@ RENDER: Mapping[type[Any], Callable[[Any, Session], SessionEvent | HintedEvent]]
     log.CompactionBegan: _compaction_began,
     log.CompactionEnded: _compaction_ended,
     log.CompactionFailed: _compaction_failed,
-    log.ShellBegan: _shell_began,
+    log.ShellBegan: lambda event, _: ("session.shell.started", {"shell": read.shell(event.entry)}),
     log.ShellEnded: _shell_ended,
     log.UndoStaged: _undo_staged,
-    log.UndoCleared: _undo_cleared,
-    log.UndoCommitted: _undo_committed,
+    log.UndoCleared: lambda event, _: ("session.revert.cleared", {}),
+    log.UndoCommitted: lambda event, _: ("session.revert.committed", {"to": event.entry_id}),
     log.ContentChanged: _content,
-    log.PermissionAsked: _permission_asked,
+    log.PermissionAsked: lambda event, session: ("permission.asked", read.permission(event.request, session)),
     log.PermissionAnswered: _permission_answered,
-    log.QuestionAsked: _question_asked,
+    log.QuestionAsked: lambda event, session: ("form.created", {"form": read.form(event.request, session)}),
     log.QuestionClosed: _question_closed,
 }

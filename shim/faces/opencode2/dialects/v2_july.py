@@ -53,10 +53,6 @@ def chosen_model(model: Mapping[str, object]) -> Wire:
     return {**model, "variant": model.get("variant", "default")}
 
 
-def _model_selected(event: Event, data: Wire) -> Wire:
-    return {**data, "model": chosen_model(obj(data["model"]))}
-
-
 def _session_created(event: Event, data: Wire) -> Wire:
     """The event holds the whole session in `v2_july`."""
     info = {k: v for k, v in data.items() if k not in ("sessionID", "location", "subpath", "metadata", "permissions")}
@@ -81,33 +77,8 @@ def _prompt_enqueued(event: Event, data: Wire) -> Wire:
     return {**data, "input": {"type": item["type"], "data": payload, "delivery": item["delivery"]}}
 
 
-def _permission_asked(event: Event, data: Wire) -> Wire:
-    return permission(data)
-
-
-def _form(event: Event, data: Wire) -> Wire:
-    return {**data, "form": form(obj(data["form"]))}
-
-
-def _progress(event: Event, data: Wire) -> Wire:
-    """`v2_july` has a command's output so far in `content`."""
-    return _so_far(data)
-
-
-def _success(event: Event, data: Wire) -> Wire:
-    return {**data, "structured": obj(data.get("structured"))}
-
-
-def _tool_failed(event: Event, data: Wire) -> Wire:
-    return {**data, **result_of(obj(data["error"]))}
-
-
 def _with_plain_error(event: Event, data: Wire) -> Wire:
     return {**data, "error": plain(obj(data["error"]))}
-
-
-def _execution_interrupted(event: Event, data: Wire) -> Wire:
-    return {**data, "reason": "shutdown"} if data.get("reason") == "inactivity" else data
 
 
 NO_EVENT = Row(None)
@@ -119,7 +90,9 @@ EVENTS: dict[str, Row] = {
     "session.created": Row(then=_session_created),
     "session.forked": Row(fields={"instructions": None, "instructionEntries": None}, then=_session_forked),
     "session.agent.selected": Row(fields={"previous": None}),
-    "session.model.selected": Row(fields={"previous": None}, then=_model_selected),
+    "session.model.selected": Row(
+        fields={"previous": None}, then=lambda _, data: {**data, "model": chosen_model(obj(data["model"]))}
+    ),
     "session.metadata.updated": NO_EVENT,
     "session.permissions": NO_EVENT,
     "session.viewed": NO_EVENT,
@@ -132,7 +105,9 @@ EVENTS: dict[str, Row] = {
     "session.inbox.cancelled": NO_EVENT,
     "session.inbox.delivery.changed": NO_EVENT,
     "session.execution.failed": Row(then=_with_plain_error),
-    "session.execution.interrupted": Row(then=_execution_interrupted),
+    "session.execution.interrupted": Row(
+        then=lambda _, data: {**data, "reason": "shutdown"} if data.get("reason") == "inactivity" else data
+    ),
     "session.step.started": Row(fields={"started": None}),
     "session.step.streamed": NO_EVENT,
     "session.step.ended": Row(fields={"rawFinish": None, "native": None}),
@@ -144,15 +119,23 @@ EVENTS: dict[str, Row] = {
     "session.tool.input.delta": Row(fields=CALL),
     "session.tool.input.ended": Row(fields=CALL),
     "session.tool.called": Row(fields=CALL),
-    "session.tool.progress": Row(fields={**CALL, "metadata": "structured"}, then=_progress),
-    "session.tool.success": Row(fields={**CALL, "metadata": "structured", "native": None}, version=1, then=_success),
-    "session.tool.failed": Row(fields={**CALL, "metadata": None, "content": None, "native": None}, version=1, then=_tool_failed),
+    "session.tool.progress": Row(fields={**CALL, "metadata": "structured"}, then=lambda _, data: _so_far(data)),
+    "session.tool.success": Row(
+        fields={**CALL, "metadata": "structured", "native": None},
+        version=1,
+        then=lambda _, data: {**data, "structured": obj(data.get("structured"))},
+    ),
+    "session.tool.failed": Row(
+        fields={**CALL, "metadata": None, "content": None, "native": None},
+        version=1,
+        then=lambda _, data: {**data, **result_of(obj(data["error"]))},
+    ),
     "session.message.content.updated": NO_EVENT,
     "session.compaction.ended": Row(fields=dict.fromkeys(("model", "native", "cost", "tokens"), None)),
     "session.compaction.failed": Row(fields={"cost": None, "tokens": None}),
-    "permission.asked": Row("permission.v2.asked", {"message": None}, then=_permission_asked),
+    "permission.asked": Row("permission.v2.asked", {"message": None}, then=lambda _, data: permission(data)),
     "permission.replied": Row("permission.v2.replied"),
-    "form.created": Row(then=_form),
+    "form.created": Row(then=lambda _, data: {**data, "form": form(obj(data["form"]))}),
     "provider.updated": Row("catalog.updated"),
     "model.updated": NO_EVENT,
     "websearch.updated": NO_EVENT,

@@ -46,11 +46,16 @@ def bounds(spec: AgentSpec, rules: Sequence[Rule], wanted: Level = "auto", *, is
     if not spec.binaries:
         return None
     level = strictest(spec.sandbox.level, wanted)
-    if level == "auto" and spec.sandbox.shown and (not is_trusted or needs_kernel(spec, rules)):
+    if level == "auto" and ((not is_trusted and is_enclosed_untrusted(spec)) or needs_kernel(spec, rules)):
         level = "project"
     found = bounds_of(level, rules)
     is_reached_by_network = spec.transport == "http" and found is not None and found.level == "project"
     return found._replace(web=None) if found is not None and is_reached_by_network else found
+
+
+def is_enclosed_untrusted(spec: AgentSpec) -> bool:
+    """Whether this agent is to run in a sandbox in a project that nobody has trusted: where it was seen to work in one."""
+    return bool(spec.sandbox.shown) and spec.sandbox.level != "off"
 
 
 def needs_kernel(spec: AgentSpec, rules: Iterable[Rule]) -> bool:

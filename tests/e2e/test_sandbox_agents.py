@@ -152,4 +152,6 @@ def test_in_an_untrusted_project_the_agent_sees_the_project_alone() -> None:
         (bed.place.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"planted": {"command": "sh"}}}))
         assert FAR_SECRET not in play(bed, Watch.on(bed.api, stream), stream, scene), "a person has declined"
         assert (bed.place.project / "seen.txt").read_text() == "looked\n" * 2, "its work in the project goes on"
+        said = [event["properties"].get("message", "") for _, event in stream.events if event["type"] == "tui.toast.show"]
+        assert any("the agent sees the project alone" in words for words in said), said
         stream.close()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
+from shim.agents.sandboxes import is_enclosed_untrusted
 from shim.host.trust.project_settings import ProjectSettings
 from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.errors import AgentError, ShimError
@@ -154,10 +155,11 @@ class TrustGate:
         if settings.digest not in self._noticed:
             self._noticed.add(settings.digest)
             why = "as you chose" if answered else "since nobody has trusted them"
+            alone = " Where a sandbox can be made, the agent sees the project alone." if is_enclosed_untrusted(spec) else ""
             count = len(settings.settings)
             self._state.status(
                 "notice",
-                f"This project's settings that would run programs or allow calls are off, {why} ({count}). "
+                f"This project's settings that would run programs or allow calls are off, {why} ({count}).{alone} "
                 f"Turn them on: {command}.",
             )
         return False

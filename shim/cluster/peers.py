@@ -214,6 +214,10 @@ class Peers(Protocol):
         """The messages of a session's journal after a position, up to this server's own last one. Raises StoreError."""
         ...
 
+    async def need_session(self, session_id: str) -> None:
+        """Raise SessionNotFound if the store has no such session, also if this server has not read it yet. Raises StoreError."""
+        ...
+
     def epoch_of(self, session_id: str) -> int:
         """The number of this server's ownership of a session; 1 for a new session."""
         ...

@@ -72,6 +72,7 @@ from shim.lib.errors import (
     SessionElsewhere,
     SessionNotFound,
     StoreError,
+    StoreUnavailable,
     WorkspaceNotFound,
 )
 from shim.store.servers import ServerRef
@@ -180,7 +181,7 @@ class Relay:
         self, app: web.Application, peers: Peers, placement: ClusterPlacement, note_host: Callable[[str, ServerRef], None]
     ) -> None:
         self._app = app
-        self._peers = peers
+        self.peers = peers
         self._placement = placement
         self._note_host = note_host
         self._secret = secrets.token_hex(32)
@@ -201,8 +202,8 @@ class Relay:
         path = str(self.socket)
         await web.UnixSite(self._runner, path).start()
         self._client = ClientSession(connector=UnixConnector(path, limit=0), timeout=ClientTimeout(total=None))
-        await self._peers.serve(self.perform)
-        await self._peers.accept(self.connect)
+        await self.peers.serve(self.perform)
+        await self.peers.accept(self.connect)
 
     async def close(self) -> None:
         """Finish what is done for others, for STOP_S at most, and do nothing more."""
@@ -295,7 +296,7 @@ class Relay:
         services = request.app[SERVICES]
         command = command_for(request, await request.read(), more)
         log.debug("cluster.forwarded", method=request.method, path=request.path, server=server.label)
-        async with self._peers.ask(server, command) as answer:
+        async with self.peers.ask(server, command) as answer:
             if any(name.lower() == "content-type" and value.startswith(STREAM) for name, value in answer.headers):
                 return await self._stream(request, answer)
             body = b"".join([chunk async for chunk in answer.chunks])
@@ -309,7 +310,7 @@ class Relay:
     async def delete_session(self, session_id: str, server: ServerRef) -> None:
         """Let another server delete a session of its own. Raises ServerLost, StoreError."""
         command = Command(secrets.token_hex(16), "DELETE", f"/session/{quote(session_id, safe='')}")
-        async with self._peers.ask(server, command) as answer:
+        async with self.peers.ask(server, command) as answer:
             body = b"".join([chunk async for chunk in answer.chunks])
         if answer.status not in DELETED:
             raise StoreError(
@@ -320,7 +321,7 @@ class Relay:
     async def _carry(self, request: web.Request, server: ServerRef, more: Headers) -> web.StreamResponse:
         """Let another server serve a WebSocket."""
         log.debug("cluster.socket_forwarded", path=request.path, server=server.label)
-        async with self._peers.open(server, command_for(request, b"", more)) as pipe:
+        async with self.peers.open(server, command_for(request, b"", more)) as pipe:
             head = tunnel.decode_head(await pipe.receive())
             if NOT_HERE in dict(head.headers):
                 return web.Response(status=head.status, headers={NOT_HERE: "1"})
@@ -394,15 +395,19 @@ async def _empty_body() -> AsyncIterator[bytes]:
     yield b""
 
 
-async def _with_new_sessions(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Call a handler, again if its session is unknown here and has just been created on another server."""
+async def _with_new_sessions(request: web.Request, handler: Handler, peers: Peers) -> web.StreamResponse:
+    """Call a handler, again if its session is unknown here and has just been created on another server.
+
+    A session is unknown if NATS says so: a client takes a 404 for the end of its session. Raises StoreUnavailable else.
+    """
     try:
         return await handler(request)
     except SessionNotFound as error:
         sessions = request.app[SERVICES].sessions
         await sessions.others.look_now()
         if sessions.index.find(error.session_id) is None:
-            raise
+            await peers.need_session(error.session_id)
+            raise StoreUnavailable(f"Session {error.session_id} is stored, and not read here yet. Try again.") from error
     return await handler(request)
 
 
@@ -436,7 +441,7 @@ async def _answer_after_loss(request: web.Request, handler: Handler, relay: Rela
 async def _answer(request: web.Request, handler: Handler, relay: Relay) -> web.StreamResponse:
     """Answer a request here, or let the server answer that can."""
     try:
-        return await _with_new_sessions(request, handler)
+        return await _with_new_sessions(request, handler, relay.peers)
     except PlacedElsewhere as error:
         return await relay.place(request, error)
     except SessionElsewhere as error:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
 
 from shim.cluster.peers import Growth, Peers
 from shim.cluster.places import Places
-from shim.lib.errors import SessionElsewhere, StoreError
+from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
 from shim.sessions.history.journal_loader import PAGE, join_deltas, load_journal
 from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
@@ -33,6 +34,8 @@ AGAIN_S = 1.0
 """Seconds between two tries to read a session to which a client listens."""
 NEW_LIMIT = 1_000
 """Maximum new sessions of other servers that wait for a look."""
+FRESHEN_TRIES = 3
+"""Looks whether open requests are read as they are now."""
 PASSED = 65_536
 """Sessions of which it is known what clients here have seen, beside those that are kept."""
 
@@ -262,7 +265,7 @@ class RemoteSessions(StoredSessions[_Remote]):
             try:
                 async with remote.lock:
                     await self._advance(entry, remote)
-            except (StoreError, SessionElsewhere) as error:
+            except (StoreError, SessionElsewhere, SessionNotFound) as error:
                 log.warning("remote_session.not_read", session_id=entry.record.id, error=str(error))
                 if remote.is_live:  # perhaps no growth comes any more
                     await asyncio.sleep(AGAIN_S)
@@ -321,6 +324,25 @@ class RemoteSessions(StoredSessions[_Remote]):
     async def delete(self, session_id: str, owner: ServerRef) -> None:
         """Let the owner of a session delete it. Raises StoreError."""
         await self._delete_elsewhere(session_id, owner)
+
+    # --- open requests -----------------------------------------------------------------------------------------------
+
+    def is_stale(self, session_id: str) -> bool:
+        """Whether what was read of a session is older than what clients who come now are not sent any more."""
+        remote = self._remotes.get(session_id)
+        if remote is None or remote.has_begun:
+            return False
+        return remote.state.sequence < (remote.begin if remote.is_live else self._passed.get(session_id, 0))
+
+    async def freshen_requests(self) -> None:
+        """Read again the sessions whose open requests may have been answered while nobody listened here."""
+        for _ in range(FRESHEN_TRIES):  # more may be told of meanwhile
+            stale = [entry for id_ in self.with_requests() if self.is_stale(id_) and (entry := self._index.find(id_)) is not None]
+            for entry in stale:
+                with suppress(StoreError, SessionElsewhere, SessionNotFound):  # of one session, and not of all
+                    await self.state(entry)
+            if not stale:
+                return
 
     # --- what the owners tell ----------------------------------------------------------------------------------------
 

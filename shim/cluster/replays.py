@@ -193,6 +193,14 @@ class Replays:
         hole = self._places.hole()
         return hole is None or hole[1] <= position or first == self._places.last_until(session_id, position) + 1
 
+    async def freshen_requests(self) -> None:
+        """Let the open requests of other servers' sessions be as they are now."""
+        await self._remotes.freshen_requests()
+
+    def is_current(self, session_id: str) -> bool:
+        """Whether a client that comes now may be shown what was read of a session."""
+        return not self._remotes.is_stale(session_id)
+
     def repeats(self, viewpoint: Viewpoint, gaps: Sequence[Gap], is_wanted: Callable[[str], bool]) -> Repeats | None:
         """What the client has seen and this server has not shown. None if there is nothing. In: `gaps`, as they are now.
 

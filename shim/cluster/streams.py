@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import structlog
 
 from shim.cluster.places import ReplayPositions, Viewpoint, event_id, hash_of
 from shim.cluster.replays import Gap, MustReadAll, Replays
-from shim.lib.errors import SessionElsewhere, StoreError
+from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
 from shim.stream.encoder import Encoder
 from shim.stream.frame import Frame, normal_scope
 from shim.stream.hub import LOGGED_CHARS, Hub
@@ -21,6 +22,9 @@ REPLAY_S = 5.0
 """Maximum seconds in which what a client has missed is read."""
 READS_AT_ONCE = 8
 """Sessions whose journals are read at the same time for one client."""
+
+OF_ONE_SESSION = (SessionElsewhere, SessionNotFound)
+"""Errors that say nothing of the other sessions: the client reads everything again."""
 
 log = structlog.get_logger()
 
@@ -46,18 +50,22 @@ class ClusterStreams:
         not shown yet, does not come again. If that is not possible, the client must read everything again, as for an unknown id:
         the `id:` of `server.connected` is then not the one that it has sent.
         """
+        with suppress(TimeoutError):  # requests that may have been answered are not shown then
+            async with asyncio.timeout(REPLAY_S):
+                await self._replays.freshen_requests()
         viewpoint: Viewpoint | None = None
         if last_event_id:  # the hub has not seen what was stored elsewhere while nobody listened here
-            viewpoint = await self._replays.prepare(last_event_id)
+            with suppress(*OF_ONE_SESSION):
+                viewpoint = await self._replays.prepare(last_event_id)
         if viewpoint is None or last_event_id is None:
-            events = greeting(lambda session_id: True)
+            events = greeting(self._replays.is_current)
             return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=events)
         try:
             return await _go_on(hub, self._replays, encoder, viewpoint, last_event_id, scope, greeting)
-        except (StoreError, SessionElsewhere, TimeoutError, MustReadAll) as error:  # of one session, and not of all
+        except (StoreError, *OF_ONE_SESSION, TimeoutError, MustReadAll) as error:  # of one session, and not of all
             wire = encoder.generation
             log.info("replay.read_all", wire=wire, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope, why=repr(error))
-        return hub.subscribe(encoder, scope=scope, greeting=greeting(lambda session_id: True))
+        return hub.subscribe(encoder, scope=scope, greeting=greeting(self._replays.is_current))
 
 
 async def _go_on(
@@ -79,7 +87,9 @@ async def _go_on(
     repeats = replays.repeats(viewpoint, gaps, is_wanted)
     subscription = hub.subscribe(encoder, scope=scope, position=last_event_id, repeats=repeats)
     try:
-        events = greeting(lambda session_id: repeats is None or not repeats.is_behind(session_id))
+        events = greeting(
+            lambda session_id: replays.is_current(session_id) and (repeats is None or not repeats.is_behind(session_id))
+        )
         opening = hub.encode_greeting(subscription, events)
         async with asyncio.timeout(REPLAY_S):
             missed = await _read_all(hub, replays, encoder, gaps)

@@ -22,6 +22,7 @@ from shim.lib.errors import (
     SessionElsewhere,
     SessionNotFound,
     StoreError,
+    StoreUnavailable,
 )
 from shim.sessions.index.session_entry import SessionEntry, entry_from_row
 from shim.sessions.index.session_index import SessionIndex
@@ -170,12 +171,17 @@ class OtherServers:
         return state
 
     async def read_requests(self) -> None:
-        """Read the sessions of other servers that may have open requests. Raises StoreError."""
+        """Read the sessions of other servers that may have open requests. Raises StoreUnavailable."""
         busy = [id_ for id_ in self._owners if (entry := self._index.find(id_)) is not None and entry.busy]
         for session_id in dict.fromkeys((*busy, *self.remotes.with_requests())):
             entry = self._index.find(session_id)
             if entry is not None and entry.state is None:
-                await self.remotes.state(entry)
+                try:
+                    await self.remotes.state(entry)
+                except StoreUnavailable:
+                    raise
+                except (StoreError, SessionNotFound) as error:  # deleted meanwhile, or damaged: the others have requests too
+                    log.info("requests.not_read", session_id=session_id, error=str(error))
 
     async def owner_of_request(self, request_id: str) -> ServerRef | None:
         """The other server whose session waits for the answer to a request, or None. Raises StoreError."""

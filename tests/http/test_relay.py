@@ -21,7 +21,7 @@ from shim.cluster.relay import NEEDED, TICKET_ONLY, Relay, command_for
 from shim.http.forward import forward
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import SERVICES
-from shim.lib.errors import ServerLost, SessionElsewhere, StoreError, StoreUnavailable
+from shim.lib.errors import ServerLost, SessionElsewhere, SessionNotFound, StoreError, StoreUnavailable
 from shim.store.servers import ServerRef
 from tests.http.doors import PASSWORD, Start
 
@@ -49,6 +49,9 @@ class FakePeers:
 
     async def growths(self, after: int, until: int) -> Sequence[Growth]:
         return ()
+
+    async def need_session(self, session_id: str) -> None:
+        raise SessionNotFound(session_id)
 
     def epoch_of(self, session_id: str) -> int:
         return 1
@@ -294,3 +297,48 @@ async def test_a_session_whose_new_owner_is_gone_too_is_to_be_asked_for_again(
     request = make_mocked_request("GET", "/session", app=apps[0])
     with pytest.raises(ServerLost, match="has taken session ses_a and is gone"):
         await forward(request, handle)
+
+
+class ForgetfulPeers(FakePeers):
+    """NATS is asked for a session that this server does not know. In: `error` of that; None: it is there."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self._error = error
+
+    async def need_session(self, session_id: str) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (SessionNotFound("ses_new"), 404, "not found"),
+        (StoreUnavailable("NATS is away"), 503, "NATS is away"),
+        (None, 503, "not read here yet"),
+    ],
+)
+async def test_a_session_is_unknown_only_if_nats_says_so(
+    start: Start,
+    apps: list[web.Application],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception | None,
+    status: int,
+    words: str,
+) -> None:
+    """A client of a server that is cut off would take a 404 for the end of a session that others have."""
+    api = await start(extend=apps.append)
+    apps[0][SERVICES].relay = Relay(apps[0], ForgetfulPeers(error), UNUSED, lambda directory, server: None)
+
+    async def abort(session_id: str) -> None:
+        raise SessionNotFound(session_id)
+
+    async def look_now() -> None:
+        """See nothing."""
+
+    sessions = apps[0][SERVICES].sessions
+    monkeypatch.setattr(sessions, "abort", abort, raising=False)
+    monkeypatch.setattr(sessions, "others", SimpleNamespace(look_now=look_now), raising=False)
+    monkeypatch.setattr(sessions, "find", {}.get, raising=False)
+    async with api.raw.post("/session/ses_new/abort") as answer:
+        assert (answer.status, words in await answer.text()) == (status, True)

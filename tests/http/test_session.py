@@ -167,6 +167,19 @@ async def test_deleting_a_busy_session_ends_its_turn(server: Live) -> None:
     assert (await server.api.get("/session/status", status=200)).body == {}
 
 
+async def test_deleting_a_session_ends_its_subagents_too(server: Live) -> None:
+    session = await server.session()
+    async with server.api.stream("/event") as events:
+        await server.prompt(session, "subagent")
+        child = (await events.until("session.created"))[-1]["properties"]["sessionID"]
+        await events.until("message.part.delta")
+        assert {session, child} <= (await server.api.get("/session/status", status=200)).body.keys()
+        await server.api.delete(f"/session/{session}", status=200)
+        gone = [(await events.until("session.deleted"))[-1]["properties"]["sessionID"] for _ in range(2)]
+    assert gone == [child, session]
+    assert (await server.api.get("/session", status=200)).body == []
+
+
 async def test_fork(server: Live) -> None:
     session = await server.session(title="origin")
     await server.ask(session, "echo one")

@@ -30,7 +30,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def nats_cluster(folder: Path, count: int) -> list[NatsServer]:
+def nats_cluster(folder: Path, count: int, *options: str) -> list[NatsServer]:
     """Servers of one cluster, to be started. They do not tell clients of each other."""
     ports = free_ports(count)
     routes = ",".join(f"nats://127.0.0.1:{port}" for port in ports)
@@ -39,6 +39,7 @@ def nats_cluster(folder: Path, count: int) -> list[NatsServer]:
             folder / f"nats{number}",
             *("--name", f"n{number}", "--cluster_name", "c", "--cluster", f"nats://127.0.0.1:{port}", "--routes", routes),
             "--no_advertise=true",
+            *options,
         )
         for number, port in enumerate(ports, 1)
     ]

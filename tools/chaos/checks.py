@@ -22,6 +22,7 @@ from tools.chaos.evidence import (
     StreamRecord,
     Token,
 )
+from tools.chaos.screens import SessionScreen
 from universal.lib.jsonvalue import arr, obj, text
 
 COMPLETED = "completed"
@@ -172,7 +173,7 @@ def check_idles(evidence: Evidence) -> Iterator[Violation]:
     for stream in evidence.streams:
         for session_id, tokens in stream.tokens.items():
             story = stories.get(session_id)
-            if story is not None:
+            if story is not None and not evidence.sessions[session_id].is_child:
                 for what in _idle_offences(stream, tokens, story, repeated):
                     yield Violation("idles", session_id, f"on {stream.name}: {what}")
 
@@ -219,7 +220,10 @@ def _idle_offences(stream: StreamRecord, tokens: Sequence[Token], story: Story, 
         if segment.idles > 1:
             yield f"{_name(segment, story)} has {segment.idles} idles"
     # The first turn of a stream may have been at its end when the stream began; the last one may have gone on after it.
-    for segment in stored[1:] if stream.is_whole else stored[1:-1]:
+    begun = list(stored)
+    while begun and not stream.is_whole and not begun[-1].idles:  # it went on after the stream, or is void
+        begun.pop()
+    for segment in begun[1:]:
         if segment.idles == 0:
             yield f"{_name(segment, story)} has no idle"
     for before, after in pairwise(segment.turn or 0 for segment in stored):
@@ -271,7 +275,8 @@ def _journal_offences(reading: SessionReading) -> Iterator[str]:
         stored = max(stored, message.last if is_complete else message.first - 1)
         ids.update(event_id for _, event_id in message.events)
     yield from (f"event {event_id} is stored {count} times" for event_id, count in ids.items() if count > 1)
-    if (reading.owner, reading.epoch) != (owner, epoch) and owner:
+    is_released = not reading.owner  # nobody has claimed it since
+    if ((owner if is_released else reading.owner), reading.epoch) != (owner, epoch) and owner:
         yield f"its entry names {reading.owner} in epoch {reading.epoch}; its journal {owner} in epoch {epoch}"
     shown = [(event.sequence, event.id) for event in reading.events]
     written = [event for message in reading.journal for event in message.events]
@@ -342,6 +347,49 @@ def check_hoppers(evidence: Evidence) -> Iterator[Violation]:
         yield from (Violation("hoppers", "", f"on {stream.name} came twice: {double}") for double in stream.doubles)
 
 
+def check_screens(evidence: Evidence) -> Iterator[Violation]:
+    """A client's screen has at the end what the nodes show: no message or part that is void, each text whole, no dialog."""
+    for stream in evidence.streams:
+        for session_id, screen in stream.screen.sessions.items() if stream.is_whole else ():
+            if screen.is_back:
+                yield Violation("screens", session_id, f"on {stream.name}: it is shown again after its deletion")
+            reading = evidence.sessions.get(session_id)
+            if reading is not None and not screen.is_gone:
+                for what in _screen_offences(screen, reading):
+                    yield Violation("screens", session_id, f"on {stream.name}: {what}")
+
+
+def _screen_offences(screen: SessionScreen, reading: SessionReading) -> Iterator[str]:
+    messages = next(iter(reading.messages.values()), ())
+    ids, contents = {message.id for message in messages}, dict[str, str]()
+    for message in messages:
+        contents.update(message.parts)
+    yield from (f"message {message_id} is no more" for message_id in sorted(screen.messages - ids))
+    yield from (f"{dialog} waits for an answer" for dialog in sorted(screen.dialogs))
+    for part_id, (message_id, content) in screen.parts.items():
+        if part_id not in contents:
+            yield f"part {part_id} of {message_id} is no more: {content[:60]!r}"
+        elif content != contents[part_id]:
+            yield f"part {part_id} of {message_id} is {content[-60:]!r}, not {contents[part_id][-60:]!r}"
+
+
+def check_lists(evidence: Evidence) -> Iterator[Violation]:
+    """All nodes list the same sessions: none that was deleted, none below one that is gone. No dialog waits."""
+    lists = list(evidence.listed.items())
+    for (before, listed), (after, others) in pairwise(lists):
+        yield from (
+            Violation("lists", one, f"only {before} or {after} lists it") for one in sorted(listed.keys() ^ others.keys())
+        )
+    for node, listed in lists:
+        yield from (Violation("lists", one, f"was deleted, and {node} lists it") for one in evidence.deleted if one in listed)
+        for session_id, above in listed.items():
+            if above and above not in listed:
+                yield Violation("lists", session_id, f"{node} lists it, and {above} above it is gone")
+    yield from (Violation("lists", one, "was deleted, and NATS has it") for one in evidence.deleted if one in evidence.entries)
+    for node, dialogs in evidence.dialogs.items():
+        yield from (Violation("lists", "", f"{dialog} waits for an answer at {node}") for dialog in dialogs)
+
+
 def check_rest(evidence: Evidence) -> Iterator[Violation]:
     """After the last turn no node shows a session as busy."""
     for node, sessions in evidence.busy.items():
@@ -367,6 +415,8 @@ CHECKS: tuple[Callable[[Evidence], Iterator[Violation]], ...] = (
     check_processes,
     check_followers,
     check_hoppers,
+    check_screens,
+    check_lists,
     check_rest,
     check_answers,
     check_logs,

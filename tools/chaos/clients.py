@@ -41,10 +41,17 @@ PROCESS = {"providerID": "claude", "modelID": "default"}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of prompt: its text, and whether its client aborts it."""
+    """A kind of prompt: its text, and what its client does meanwhile.
+
+    is_aborted  it aborts the turn
+    dialog      it answers the `permission` or the `question` that the agent asks
+    is_queued   another client prompts too, while the turn runs
+    """
 
     text: str
     is_aborted: bool = False
+    dialog: str = ""
+    is_queued: bool = False
 
 
 MOCK_KINDS: Sequence[Kind] = (
@@ -56,7 +63,22 @@ MOCK_KINDS: Sequence[Kind] = (
     Kind("slow 10"),
     Kind("error"),
     Kind("hang", is_aborted=True),
+    Kind("subagent"),
+    Kind("permission", dialog="permission"),
+    Kind("permission", is_aborted=True),
+    Kind("question", dialog="question"),
+    Kind("question", is_aborted=True),
+    Kind("slow 10", is_queued=True),
 )
+MORTAL_TEXTS = ("slow 10", "permission", "question", "subagent", "echo short")
+"""Prompts of sessions that are deleted."""
+MORTALS = 4
+"""Clients that create sessions, prompt and delete them."""
+DELETE_AFTER_S = (0.0, 3.0)
+"""Minimum and maximum seconds after which they do so."""
+DIALOG_TRIES, DIALOG_POLL_S = 8, 0.5
+"""Looks for what an agent asks, and the seconds between two. A turn that was lost asks nothing."""
+ANSWERS: Mapping[str, Any] = {"permission": {"reply": "once"}, "question": {"answers": [["Red"], ["Tests"]]}}
 PROCESS_KINDS: Sequence[Kind] = (
     Kind("[deltas:20] say it"),
     Kind("[rate:10][deltas:20] say it slowly"),
@@ -101,7 +123,7 @@ class Clients:
 
     # --- requests ------------------------------------------------------------------------------------------------
 
-    async def ask(self, node: Node, method: str, path: str, body: Any = None) -> tuple[int, str]:
+    async def ask(self, node: Node, method: str, path: str, body: Any = None, *, expected: Sequence[int] = ()) -> tuple[int, str]:
         """Status and text of an answer; status 0 if there is none. An answer that nobody may give is noted."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_S)
         try:
@@ -112,7 +134,7 @@ class Clients:
             return 0, ""
         if is_refusal(status, text):
             self.counts["refused"] += 1
-        elif status >= 400 and not (status == 409 and "exists already" in text):
+        elif status >= 400 and status not in expected and not (status == 409 and "exists already" in text):
             self._evidence.answers.append(f"{method} {path} at {node.name}: {status} {text[:300]}")
         return status, text
 
@@ -139,7 +161,9 @@ class Clients:
     async def work(self, seconds: float) -> None:
         """Let all clients work for so long."""
         until = asyncio.get_running_loop().time() + seconds
-        await asyncio.gather(*(self._work(work, until) for work in self.works))
+        directories = list(dict.fromkeys(work.directory for work in self.works))
+        mortals = (self._create_and_delete(directories, until) for _ in range(MORTALS))
+        await asyncio.gather(*(self._work(work, until) for work in self.works), *mortals)
 
     async def _work(self, work: Work, until: float) -> None:
         loop, kinds = asyncio.get_running_loop(), PROCESS_KINDS if work.is_process else MOCK_KINDS
@@ -153,6 +177,10 @@ class Clients:
         prompt = await self.prompt(work, kind, until)
         if not prompt.is_acknowledged:
             return
+        if kind.dialog:
+            await self._answer(work, kind.dialog)
+        if kind.is_queued:
+            await self.prompt(work, Kind("echo queued"), until)
         if kind.is_aborted:
             await asyncio.sleep(ABORT_AFTER_S)
             await self._abort(work, until)
@@ -184,6 +212,43 @@ class Clients:
             status, _ = await self.ask(self._node_for(work), "POST", f"/session/{work.session_id}/abort")
             if status == 200:
                 self.counts["aborts"] += 1
+                return
+            await asyncio.sleep(AGAIN_S)
+
+    async def _answer(self, work: Work, kind: str) -> None:
+        """Answer what the agent of a session asks. If its server is lost, it asks nothing, or the answer comes too late."""
+        for _ in range(DIALOG_TRIES):
+            status, text = await self.ask(self._node_for(work), "GET", f"/{kind}?directory={work.directory}")
+            asked = [one["id"] for one in json.loads(text) if one["sessionID"] == work.session_id] if status == 200 else []
+            for id_ in asked:
+                path = f"/{kind}/{id_}/reply?directory={work.directory}"
+                status, _ = await self.ask(self._node_for(work), "POST", path, ANSWERS[kind], expected=(404,))
+                if status in (200, 404):
+                    self.counts[f"{kind}s answered" if status == 200 else "answers that came too late"] += 1
+                    return
+            await asyncio.sleep(DIALOG_POLL_S)
+
+    async def _create_and_delete(self, directories: Sequence[str], until: float) -> None:
+        """Create sessions, prompt, and delete them at another node, in the middle of a turn as a rule."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until:
+            status, text = await self.ask(self.any_node(), "POST", f"/session?directory={self._chance.choice(directories)}", {})
+            if status != 200:
+                await asyncio.sleep(AGAIN_S)
+                continue
+            session_id = str(json.loads(text)["id"])
+            body = {"model": MOCK, "parts": [{"type": "text", "text": self._chance.choice(MORTAL_TEXTS)}]}
+            await self.ask(self.any_node(), "POST", f"/session/{session_id}/prompt_async", body)
+            await asyncio.sleep(self._chance.uniform(*DELETE_AFTER_S))
+            await self._delete(session_id)
+
+    async def _delete(self, session_id: str) -> None:
+        """Delete a session: its client tries until a server says that it is gone."""
+        for _ in range(TRIES):
+            status, _ = await self.ask(self.any_node(), "DELETE", f"/session/{session_id}", expected=(404,))
+            if status in (200, 404):
+                self._evidence.deleted.append(session_id)
+                self.counts["deletions"] += 1
                 return
             await asyncio.sleep(AGAIN_S)
 

@@ -9,6 +9,8 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any
 
+from tools.chaos.screens import Screen
+
 
 class Sign(StrEnum):
     """What a stream tells of a session, as far as the checks need it."""
@@ -35,6 +37,7 @@ class StreamRecord:
     is_whole  it lasted until the end of the run
     hops      so often its client has gone on at another node with `Last-Event-ID`, without being told to read the state anew
     doubles   ids of events that came more than once
+    screen    what its client shows at the end
     """
 
     name: str
@@ -42,10 +45,13 @@ class StreamRecord:
     is_whole: bool = False
     hops: int = 0
     doubles: list[str] = field(default_factory=list[str])
+    screen: Screen = field(default_factory=Screen)
 
     def has_ended(self, last: Mapping[str, str]) -> bool:
         """Whether it has the ends of the last prompts (by session) of all sessions of which it has prompts."""
         for session_id, tokens in self.tokens.items():
+            if session_id not in last:
+                continue  # of a subagent, or deleted
             prompts = [at for at, token in enumerate(tokens) if token.sign is Sign.PROMPT]
             after = next((at for at in prompts if tokens[at].message_id == last.get(session_id)), None)
             if prompts and (after is None or not any(token.sign is Sign.IDLE for token in tokens[after:])):
@@ -122,7 +128,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a session, as a node shows it. `parent_id`: the prompt that it answers."""
+    """A message of a session, as a node shows it. `parent_id`: the prompt that it answers; `parts`: id -> content."""
 
     id: str
     role: str
@@ -130,11 +136,12 @@ class Message:
     is_over: bool = False
     has_error: bool = False
     text: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(slots=True)
 class SessionReading:
-    """A session at the end: its journal, its owner by NATS, and its messages at each node."""
+    """A session at the end: its journal, its owner by NATS, and its messages at each node. `is_child`: of a subagent."""
 
     session_id: str
     journal: Sequence[JournalMessage] = ()
@@ -142,6 +149,7 @@ class SessionReading:
     epoch: int = 0
     events: Sequence[Event] = ()
     messages: dict[str, Sequence[Message]] = field(default_factory=dict[str, Sequence[Message]])
+    is_child: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +167,10 @@ class Evidence:
 
     nodes     name of a node -> its server id
     busy      node -> sessions that it shows as busy, when all should be at rest
+    listed    node -> the sessions that it lists, with the one above ("" for none)
+    dialogs   node -> permissions and questions that it lists
+    deleted   sessions of which a client was told that they are deleted
+    entries   sessions that NATS has
     answers   answers to clients that are neither a success nor one of the refusals that docs/cluster.md names
     faults    lines of logs that report a bug
     """
@@ -170,5 +182,9 @@ class Evidence:
     sessions: dict[str, SessionReading] = field(default_factory=dict[str, SessionReading])
     processes: list[AgentProcess] = field(default_factory=list[AgentProcess])
     busy: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    listed: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    dialogs: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    deleted: list[str] = field(default_factory=list[str])
+    entries: set[str] = field(default_factory=set[str])
     answers: list[str] = field(default_factory=list[str])
     faults: list[str] = field(default_factory=list[str])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from tools.chaos.machines import Machines, Node
 from tools.chaos.plan import Fault, Kind
+from tools.chaos.readings import fill
 
 
 class Injector:
@@ -39,6 +40,8 @@ class Injector:
         self.counts[fault.kind] += 1
         if fault.kind is Kind.NATS:
             await self._kill_nats(fault)
+        elif fault.kind is Kind.FULL:
+            await self._fill(fault)
         else:
             await self._hurt_node(fault)
 
@@ -52,6 +55,13 @@ class Injector:
                 await asyncio.sleep(fault.for_s)
             finally:
                 await asyncio.to_thread(server.start)
+
+    async def _fill(self, fault: Fault) -> None:
+        """Take all room that JetStream has left, and give it back."""
+        async with self._nats:
+            await self._machines.wait_until_current()
+            async with fill([server.url for server in self._machines.nats]):
+                await asyncio.sleep(fault.for_s)
 
     async def _hurt_node(self, fault: Fault) -> None:
         """Faults of one node follow each other: on a busy machine it may take longer to start than the plan allows for."""
@@ -70,6 +80,8 @@ class Injector:
                 node.pause()
             elif fault.kind is Kind.SILENCE:
                 node.wire.silence()
+            elif fault.kind is Kind.SLOW:
+                node.wire.slow()
             else:
                 node.wire.reset()
             await asyncio.sleep(max(0.0, end - asyncio.get_running_loop().time()))

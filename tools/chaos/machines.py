@@ -23,6 +23,8 @@ REPO = Path(__file__).resolve().parents[2]
 AGENT = REPO / "tests" / "bench" / "agent.py"
 """An agent that is a process, and costs little: it speaks as Claude Code does."""
 REPLICAS = 3
+ROOM_BYTES = 192 * 2**20
+"""Bytes that JetStream may keep on each NATS server: more than a run writes, and little enough to be filled."""
 CURRENT_S = 90.0
 """Maximum seconds until each NATS server has what the others have."""
 POLL_S = 0.25
@@ -110,7 +112,9 @@ class Machines:
     def __init__(self, folder: Path, nodes: int, mark: str) -> None:
         self._folder = folder
         self.mark = mark
-        self.nats: list[NatsServer] = nats_cluster(folder, REPLICAS)
+        settings = folder / "nats.conf"
+        settings.write_text(f"jetstream {{ max_file_store: {ROOM_BYTES} }}\n")
+        self.nats: list[NatsServer] = nats_cluster(folder, REPLICAS, "-c", str(settings))
         self.nodes: list[Node] = []
         self._count = nodes
 

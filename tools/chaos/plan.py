@@ -17,7 +17,7 @@ GAP_S = 4.0
 
 
 class Kind(StrEnum):
-    """What is done to a machine."""
+    """What is done to a machine, or to all NATS servers (FULL)."""
 
     KILL = "kill"
     PAUSE = "pause"
@@ -25,6 +25,12 @@ class Kind(StrEnum):
     RESET = "reset"
     RESTART = "restart"
     NATS = "nats"
+    FULL = "full"
+    SLOW = "slow"
+
+
+OF_NATS = (Kind.NATS, Kind.FULL)
+"""Faults of NATS itself: one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,8 @@ FORMS: Mapping[Kind, Form] = {
     Kind.SILENCE: Form("cut node{target} off from NATS for {for_s:g} s, connections stay", (2.0, 7.0, 14.0)),
     Kind.RESET: Form("cut node{target} off from NATS for {for_s:g} s, connections are reset", (1.0, 7.0, 14.0)),
     Kind.RESTART: Form("TERM to node{target}, which drains; started again after {for_s:g} s", (7.0, 15.0)),
+    Kind.FULL: Form("JetStream has no room for {for_s:g} s", (3.0, 8.0)),
+    Kind.SLOW: Form("each message between node{target} and NATS takes half a second, for {for_s:g} s", (5.0, 12.0)),
     Kind.NATS: Form("kill -9 nats{target}, started again after {for_s:g} s", (1.0, 6.0)),
 }
 
@@ -87,13 +95,13 @@ def make_plan(seed: int, seconds: float, nodes: int, nats: int) -> tuple[Fault, 
 
 def _free(plan: Sequence[Fault], kind: Kind, at_s: float, nodes: int, nats: int) -> list[int]:
     """The numbers of the machines on which a fault may begin."""
-    if kind is Kind.NATS:
-        busy = any(fault.kind is Kind.NATS and fault.end_s + REST_S > at_s for fault in plan)
+    if kind in OF_NATS:
+        busy = any(fault.kind in OF_NATS and fault.end_s + REST_S > at_s for fault in plan)
         return [] if busy else list(range(1, nats + 1))
-    hurt = {fault.target for fault in plan if fault.kind is not Kind.NATS and fault.end_s > at_s}
+    hurt = {fault.target for fault in plan if fault.kind not in OF_NATS and fault.end_s > at_s}
     if len(hurt) >= max(1, nodes // 2):
         return []
-    resting = {fault.target for fault in plan if fault.kind is not Kind.NATS and fault.end_s + REST_S > at_s}
+    resting = {fault.target for fault in plan if fault.kind not in OF_NATS and fault.end_s + REST_S > at_s}
     return [number for number in range(1, nodes + 1) if number not in resting]
 
 

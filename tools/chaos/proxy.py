@@ -12,6 +12,7 @@ from contextlib import suppress
 CHUNK_BYTES = 64 * 2**10
 RESET = struct.pack("ii", 1, 0)
 """Value of SO_LINGER with which a closed connection is reset."""
+SLOW_S = 0.5
 CONNECT_S = 5.0
 """Maximum seconds for a connection to a NATS server."""
 
@@ -21,6 +22,7 @@ class Wire:
 
     silence   nothing passes, but connections stay and can be made, as if packets were lost. What was sent meanwhile arrives later
     reset     connections are reset, and new ones too
+    slow      bytes arrive SLOW_S later
     """
 
     def __init__(self, targets: Sequence[int]) -> None:
@@ -30,6 +32,7 @@ class Wire:
         self._flows = asyncio.Event()
         self._flows.set()
         self._refuses = False
+        self._delay_s = 0.0
 
     @property
     def ports(self) -> list[int]:
@@ -66,8 +69,13 @@ class Wire:
         for writer in tuple(self._writers):
             _reset(writer)
 
+    def slow(self) -> None:
+        """Let bytes arrive SLOW_S later."""
+        self._delay_s = SLOW_S
+
     def mend(self) -> None:
-        """End a cut."""
+        """End a cut or a slowness."""
+        self._delay_s = 0.0
         self._refuses = False
         self._flows.set()
 
@@ -94,6 +102,7 @@ class Wire:
         with suppress(OSError):
             while data := await reader.read(CHUNK_BYTES):
                 await self._flows.wait()
+                await asyncio.sleep(self._delay_s)
                 writer.write(data)
                 await writer.drain()
         with suppress(OSError):

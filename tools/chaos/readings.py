@@ -1,10 +1,13 @@
 """Reads at the end of a run, from outside: NATS with its plain client, the nodes by HTTP, the processes in /proc."""
 
+# pyright: reportUnknownMemberType=false
+# NATS's client has arguments without types.
+
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -12,16 +15,21 @@ from typing import Any
 import aiohttp
 import nats
 import nats.errors
+import nats.js.errors
 from nats.aio.client import Client
 from nats.js.client import JetStreamContext
 
-from tools.chaos.evidence import AgentProcess, Event, JournalMessage, Message, SessionReading
+from tools.chaos.evidence import AgentProcess, Event, Evidence, JournalMessage, Message
+from tools.chaos.screens import content_of
 from universal.lib.jsonvalue import obj, text
 
 NATS_S = 10.0
 """Maximum seconds for an answer of NATS."""
+POLL_S = 0.25
 PAGE = 1000
 """Events of one read of a journal."""
+FILLER, FILLER_BYTES = "filler", (1_000_000, 64_000, 4_000, 500)
+"""The stream that takes the room of JetStream, and the sizes of its messages."""
 
 
 @asynccontextmanager
@@ -81,8 +89,9 @@ def journal_message(number: int, content: bytes) -> JournalMessage:
     )
 
 
-async def read_nats(servers: Sequence[str], prefix: str, sessions: Mapping[str, SessionReading]) -> dict[str, int]:
-    """Read journals and owners into `sessions`. Out: server id -> process of each living server."""
+async def read_nats(servers: Sequence[str], prefix: str, evidence: Evidence) -> dict[str, int]:
+    """Read journals and owners of sessions. Out: server id -> process of each living server."""
+    sessions = evidence.sessions
     async with _client(servers) as client:
         context = client.jetstream()
         journals: dict[str, list[JournalMessage]] = {session_id: [] for session_id in sessions}
@@ -94,6 +103,8 @@ async def read_nats(servers: Sequence[str], prefix: str, sessions: Mapping[str, 
             sessions[session_id].journal = journal
         for _, subject, content in await _messages(context, f"KV_{prefix}_sessions", f"$KV.{prefix}_sessions.>"):
             entry, session_id = obj(json.loads(content)), subject.rpartition(".")[2]
+            if not entry.get("deleted"):
+                evidence.entries.add(session_id)
             if session_id in sessions:
                 sessions[session_id].owner, sessions[session_id].epoch = text(entry.get("owner")), int(entry["epoch"])
         leases = await _messages(context, f"KV_{prefix}_servers", f"$KV.{prefix}_servers.>")
@@ -129,7 +140,23 @@ def message_of(value: Mapping[str, Any]) -> Message:
     info = obj(value.get("info"))
     parts = "".join(text(part.get("text")) for part in value["parts"] if part["type"] == "text")
     is_over = "completed" in obj(info.get("time")) or "error" in info
-    return Message(info["id"], info["role"], text(info.get("parentID")), is_over, "error" in info, parts)
+    contents = {text(part.get("id")): content_of(part) for part in value["parts"]}
+    return Message(info["id"], info["role"], text(info.get("parentID")), is_over, "error" in info, parts, contents)
+
+
+async def read_list(http: aiohttp.ClientSession, url: str) -> dict[str, str]:
+    """The sessions that a node lists, by `/v1`: id -> that of the one above, or an empty text."""
+    sessions = (await get(http, url + "/v1/sessions"))["sessions"]
+    return {text(one["sessionId"]): text(one.get("parentSessionId")) for one in sessions}
+
+
+async def read_dialogs(http: aiohttp.ClientSession, url: str, directories: Iterable[str]) -> list[str]:
+    """The permissions and questions that wait at a node."""
+    found: set[str] = set()
+    for directory in directories:
+        for kind in ("permission", "question"):
+            found |= {f"{one['id']} of {one['sessionID']}" for one in await get(http, f"{url}/{kind}?directory={directory}")}
+    return sorted(found)
 
 
 # --- processes -----------------------------------------------------------------------------------------------------
@@ -165,3 +192,33 @@ def bug_reports(log: str) -> list[str]:
     """Lines of a server's log that report an error of its program."""
     words = ("Traceback", "This is a bug", "never retrieved", "never awaited")
     return [line.strip()[:300] for line in log.splitlines() if any(word in line for word in words)]
+
+
+# --- room ----------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def fill(servers: Sequence[str]) -> AsyncGenerator[None]:
+    """JetStream has no room meanwhile: a stream takes what is left, in smaller and smaller messages."""
+    async with _client(servers) as client:
+        context = client.jetstream()
+        await context.add_stream(name=FILLER, subjects=[FILLER], num_replicas=len(servers))
+        try:
+            for size in FILLER_BYTES:
+                with suppress(nats.js.errors.Error, nats.errors.Error):  # full, or its leader has stepped down for that reason
+                    while True:
+                        await context.publish(FILLER, bytes(size), timeout=NATS_S)
+            yield
+        finally:
+            async with asyncio.timeout(NATS_S):
+                while not await _is_gone(context):  # noqa: ASYNC110 - NATS gives no event of it
+                    await asyncio.sleep(POLL_S)
+
+
+async def _is_gone(context: JetStreamContext) -> bool:
+    try:
+        return await context.delete_stream(FILLER)
+    except nats.js.errors.NotFoundError:
+        return True
+    except (nats.js.errors.Error, nats.errors.Error):
+        return False  # there is no leader

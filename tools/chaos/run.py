@@ -19,7 +19,16 @@ from tools.chaos.evidence import Evidence, SessionReading, Sign
 from tools.chaos.faults import Injector
 from tools.chaos.machines import AGENT, REPLICAS, Machines
 from tools.chaos.plan import Fault, make_plan
-from tools.chaos.readings import agent_processes, bug_reports, get, read_events, read_messages, read_nats
+from tools.chaos.readings import (
+    agent_processes,
+    bug_reports,
+    get,
+    read_dialogs,
+    read_events,
+    read_list,
+    read_messages,
+    read_nats,
+)
 from tools.chaos.streams import Follower, Hopper, IdleBell, StreamReader
 
 REST_S = 120.0
@@ -176,6 +185,12 @@ class Run:
         """Read what the nodes, NATS and the kernel have at the end."""
         evidence, nodes = self._evidence, self._machines.nodes
         evidence.sessions = {work.session_id: SessionReading(work.session_id) for work in clients.works}
+        directories = list(dict.fromkeys(work.directory for work in clients.works))
+        for node in nodes:
+            evidence.listed[node.name] = listed = await read_list(http, node.url)
+            evidence.dialogs[node.name] = await read_dialogs(http, node.url, directories)
+            for session_id in (one for one, above in listed.items() if above in evidence.sessions):
+                evidence.sessions.setdefault(session_id, SessionReading(session_id, is_child=True))
         slots = asyncio.Semaphore(READS_AT_ONCE)
 
         async def read(number: int, reading: SessionReading) -> None:
@@ -187,7 +202,7 @@ class Run:
 
         await asyncio.gather(*(read(number, reading) for number, reading in enumerate(evidence.sessions.values())))
         options = self._machines.options
-        servers = await read_nats(options.servers, options.prefix, evidence.sessions)
+        servers = await read_nats(options.servers, options.prefix, evidence)
         names = {node.pid: node.name for node in nodes}
         evidence.nodes = {names[pid]: server_id for server_id, pid in servers.items() if pid in names}
         folders = {work.directory: work.session_id for work in clients.works if work.is_process}
@@ -203,6 +218,7 @@ class Run:
         evidence = self._evidence
         figures = Counter(clients.counts)
         figures.update({f"faults of kind {kind}": count for kind, count in injector.counts.items()})
+        figures["sessions of subagents"] = sum(reading.is_child for reading in evidence.sessions.values())
         figures["prompts"] = len(evidence.prompts)
         for reading in evidence.sessions.values():
             turns = story_of(reading.events).turns

@@ -133,6 +133,7 @@ class StreamReader:
             await asyncio.sleep(AGAIN_S)
 
     def _note(self, record: StreamRecord, line: bytes) -> None:
+        record.screen.note(line)
         if (found := token_of(line)) is None:
             return
         session_id, token = found
@@ -218,6 +219,7 @@ class Hopper:
             record.doubles.append(f"{event_id} at {place} {line[:240].decode(errors='replace')}")
         elif event_id:
             self._ids.add(event_id)
+        record.screen.note(line)
         if (found := token_of(line)) is not None:
             record.tokens.setdefault(found[0], []).append(stamp(found[1]))
 

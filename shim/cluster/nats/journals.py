@@ -229,6 +229,12 @@ class Journals:
         self._pages.remove(session_id)
         self._journals.pop(session_id, None)
 
+    async def need_entry(self, session_id: str) -> None:
+        """Raise SessionNotFound for a session that is deleted or was never there."""
+        message = await self._connection.last(self._layout.sessions, self._layout.session_key(session_id))
+        if message is None or decode_record(message.data).is_deleted:
+            raise SessionNotFound(session_id)
+
     # --- owning --------------------------------------------------------------------------------------------------
 
     async def claim(self, session_id: str) -> Journal | ServerRef:

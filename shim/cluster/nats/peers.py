@@ -133,6 +133,10 @@ class JetStreamPeers:
                 break
         return found, after
 
+    async def need_session(self, session_id: str) -> None:
+        """As `Peers.need_session`."""
+        await self._journals.need_entry(session_id)
+
     def epoch_of(self, session_id: str) -> int:
         """The number of this server's ownership of a session; 1 for a new session."""
         return self._journals.epoch_of(session_id)

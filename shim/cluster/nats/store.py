@@ -385,7 +385,7 @@ class JetStreamStore:
         return await self.rows(session_id, after, limit, with_raw=False)
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
-        """The journal as stored texts."""
+        """The journal as stored texts. Raises SessionNotFound for a session that was deleted meanwhile."""
         opened = self._use()
         after = max(after, 0)
         if limit is not None and limit <= 0:
@@ -402,6 +402,7 @@ class JetStreamStore:
                 return found
             journal.starts.clear()  # it was deleted and created anew meanwhile, or a replica is behind
             await asyncio.sleep(READ_AGAIN_S)
+        await opened.journals.need_entry(session_id)
         raise StoreError(
             f"Events of session {session_id} after {after} are not in the stream {self.layout.journal.name} of NATS at "
             f"{self.options.address}. Nothing was changed. Look at the stream, and restore it from a backup."

@@ -500,7 +500,11 @@ class SessionManager:
             await self._load(session_id)
         if self.deps.store.ownership.is_shared():
             await self.others.look_now()
-        for below in reversed(self.index.with_all_below(session_id)):
+        family = self.index.with_all_below(session_id)
+        for above in family:  # the subagents of a turn end with it
+            if (entry := self.index.find(above)) is not None and not entry.subagent and entry.actor is not None:
+                await entry.actor.close()
+        for below in reversed(family):
             if below in self.index:
                 try:
                     await self._delete(below)

@@ -22,6 +22,7 @@ from tools.chaos.evidence import (
     StreamRecord,
     Token,
 )
+from tools.chaos.screens import Screen, SessionScreen
 
 SESSION = "ses_1"
 NODES = ("node1", "node2")
@@ -61,9 +62,19 @@ MESSAGES = [
     Message("msg_a1", "assistant", "msg_1", is_over=True),
     Message("msg_2", "user"),
     Message("msg_3", "user"),
-    Message("msg_a3", "assistant", "msg_3", is_over=True),
+    Message("msg_a3", "assistant", "msg_3", is_over=True, parts={"prt_3": "three"}),
 ]
 WHOLE = [sight(1), BUSY, IDLE, sight(2), BUSY, sight(2), IDLE, sight(3), BUSY, IDLE, sight(3)]
+
+
+def screen() -> Screen:
+    """What a client shows that has seen all of it."""
+    parts = {"prt_3": ("msg_a3", "three")}
+    return Screen({SESSION: SessionScreen({message.id for message in MESSAGES}, parts)})
+
+
+def on_screen(evidence: Evidence) -> SessionScreen:
+    return evidence.streams[0].screen.sessions[SESSION]
 
 
 def batch(number: int, owner: str, epoch: int, first: int, last: int) -> JournalMessage:
@@ -81,7 +92,7 @@ def kept_promises() -> Evidence:
         nodes={"node1": "a", "node2": "b"},
         prompts=[Prompt(SESSION, f"msg_{number}", "echo", is_acknowledged=True) for number in (1, 2, 3)],
         streams=[
-            StreamRecord("node2 #1", {SESSION: list(WHOLE)}, is_whole=True),
+            StreamRecord("node2 #1", {SESSION: list(WHOLE)}, is_whole=True, screen=screen()),
             StreamRecord("node1 #1", {SESSION: [sight(1), BUSY, IDLE, sight(2), BUSY]}),
             StreamRecord("node1 #2", {SESSION: [BUSY, sight(2), IDLE, sight(3), BUSY, IDLE]}, is_whole=True),
         ],
@@ -89,6 +100,10 @@ def kept_promises() -> Evidence:
         sessions={SESSION: reading},
         processes=[AgentProcess(7, SESSION, "node2")],
         busy={"node1": [], "node2": []},
+        listed={node: {SESSION: ""} for node in NODES},
+        dialogs={node: [] for node in NODES},
+        deleted=["ses_gone"],
+        entries={SESSION},
     )
 
 
@@ -156,6 +171,16 @@ PLANTED: dict[str, tuple[str, Callable[[Evidence], object]]] = {
     "the end is missing": ("followers", lambda e: alter(e, lambda found: found.pop())),
     "a hopping client gets an event twice": ("hoppers", lambda e: e.streams[1].doubles.append("evt_1")),
     "a hopping client sees two idles": ("idles", lambda e: hop(e, *WHOLE[:3], IDLE)),
+    "a message was never stored": ("screens", lambda e: on_screen(e).messages.add("msg_9")),
+    "a part was never stored": ("screens", lambda e: on_screen(e).parts.update(prt_9=("msg_a3", ""))),
+    "a piece of text came twice": ("screens", lambda e: on_screen(e).parts.update(prt_3=("msg_a3", "threeee"))),
+    "a dialog stays": ("screens", lambda e: on_screen(e).dialogs.add("per_1")),
+    "a deleted session is shown again": ("screens", lambda e: setattr(on_screen(e), "is_back", True)),
+    "a deleted session is listed": ("lists", lambda e: e.deleted.append(SESSION)),
+    "a deleted session is in NATS": ("lists", lambda e: e.entries.add("ses_gone")),
+    "one node lists a session": ("lists", lambda e: e.listed["node1"].update(ses_2="")),
+    "a subagent is left of a deleted session": ("lists", lambda e: [one.update(ses_2="ses_gone") for one in e.listed.values()]),
+    "a node lists a dialog": ("lists", lambda e: e.dialogs["node1"].append("per_1 of ses_1")),
     "a session is busy": ("rest", lambda e: e.busy["node1"].append(SESSION)),
     "an answer is an error": ("answers", lambda e: e.answers.append("500")),
     "a log reports a bug": ("logs", lambda e: e.faults.append("Traceback")),
@@ -231,3 +256,12 @@ def test_a_violation_names_its_check_its_session_and_what_was_seen() -> None:
     evidence = kept_promises()
     evidence.busy["node1"].append(SESSION)
     assert list(map(str, violations_of(evidence))) == ["rest: ses_1 is busy at node1"]
+
+
+def test_the_last_turns_of_a_stream_that_ended_may_be_void() -> None:
+    """Its server was cut off, and took one more prompt in the turn that another one had ended meanwhile."""
+    evidence = kept_promises()
+    tokens(evidence, sight(1), BUSY, IDLE, sight(2), BUSY, sight(3), stream=1)
+    assert violations_of(evidence) == []
+    tokens(evidence, sight(1), BUSY, IDLE, sight(2), BUSY, sight(3), IDLE, sight(9), IDLE, stream=1)
+    assert {violation.check for violation in violations_of(evidence)} == {"idles"}

@@ -33,8 +33,10 @@ def test_a_claim_and_parts_of_a_large_event_have_no_events() -> None:
 
 def test_a_message_is_over_when_it_is_completed_or_has_failed() -> None:
     info = {"id": "msg_2", "role": "assistant", "parentID": "msg_1", "time": {"created": 1}}
-    parts = [{"type": "text", "text": "one"}, {"type": "tool"}, {"type": "text", "text": "two"}]
-    assert message_of({"info": info, "parts": parts}) == Message("msg_2", "assistant", "msg_1", text="onetwo")
+    tool = {"id": "prt_2", "type": "tool", "state": {"status": "completed"}}
+    parts = [{"id": "prt_1", "type": "text", "text": "one"}, tool, {"id": "prt_3", "type": "text", "text": "two"}]
+    contents = {"prt_1": "one", "prt_2": "tool completed", "prt_3": "two"}
+    assert message_of({"info": info, "parts": parts}) == Message("msg_2", "assistant", "msg_1", text="onetwo", parts=contents)
     assert message_of({"info": {**info, "time": {"created": 1, "completed": 2}}, "parts": []}).is_over
     failure = message_of({"info": {**info, "error": {"name": "x"}}, "parts": []})
     assert (failure.is_over, failure.has_error) == (True, True)

@@ -23,10 +23,11 @@ from shim.sessions import stored_sessions
 from shim.sessions.feed import ChangeFeed, Feed, Follower
 from shim.sessions.history import checkpoints
 from shim.sessions.index.session_entry import SessionEntry
+from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from tests.unit.sessions.history.test_journal_loader import delta
-from universal.events import EventType, TurnData, UniversalEvent
+from universal.events import EventType, PermissionData, TurnData, UniversalEvent
 from universal.session.changes import Change, StatusChanged, TurnEnded
 from universal.session.values import BUSY, IDLE, SessionRecord
 
@@ -290,3 +291,29 @@ async def test_messages_of_which_no_word_came_are_noted_when_they_are_read() -> 
     await remotes.read_words(3)
     assert (places.position, places.hole()) == (3, None)
     assert places.last_of("ses_a") == 6
+
+
+def asks(sequence: int, status: Literal["requested", "reject"]) -> UniversalEvent:
+    """A question of an agent for a permission, or its answer."""
+    kind = EventType.PERMISSION_REQUESTED if status == "requested" else EventType.PERMISSION_RESOLVED
+    data = PermissionData(permission_id="per_1", action="push", status=status, metadata={"tool": "bash"})
+    return delta(sequence, "").model_copy(update={"type": kind, "data": data})
+
+
+async def test_a_request_that_was_answered_without_a_listener_is_shown_to_no_later_client(place: Place) -> None:
+    """The answer is behind what it is sent: a dialog that is shown would stay for ever."""
+    is_listening = False
+    place.deps.listened = lambda directory, session_id: is_listening
+    place.remotes._index = index = SessionIndex(place.store)  # pyright: ignore[reportPrivateUsage]
+    index.add(place.entry)
+    place.store.append([turn(1, "started"), asks(2, "requested")])
+    place.remotes.note(place.entry, Growth("ses_a", 1, 2))
+    state = await place.remotes.state(place.entry)  # a client has asked for the open requests
+    assert list(state.session.permissions) == ["per_1"]
+    assert not place.remotes.is_stale("ses_a")
+    place.store.append([asks(3, "reject")])
+    place.remotes.note(place.entry, Growth("ses_a", 3, 3))
+    assert place.remotes.is_stale("ses_a"), "nothing of it may be shown"
+    await place.remotes.freshen_requests()
+    assert not place.remotes.is_stale("ses_a")
+    assert not state.session.permissions

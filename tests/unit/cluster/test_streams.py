@@ -13,7 +13,7 @@ from shim.cluster.places import Viewpoint
 from shim.cluster.replays import Gap, MustReadAll
 from shim.cluster.streams import ClusterStreams
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.lib.errors import SessionElsewhere, StoreError
+from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
 from shim.stream.hub import Hub
 from shim.stream.subscription import Subscription
 from tests.unit.stream.reading import drain, encoder, make_hub, numbered_event, numbers
@@ -53,7 +53,15 @@ class FakeReplays:
         self._error = error
         self.reads = self.most_reads = 0
 
+    async def freshen_requests(self) -> None:
+        """They are fresh."""
+
+    def is_current(self, session_id: str) -> bool:
+        return session_id != "ses_stale"
+
     async def prepare(self, last_event_id: str) -> Viewpoint:
+        if isinstance(self._error, SessionNotFound):
+            raise self._error
         return Viewpoint(5)
 
     def gaps(self, viewpoint: Viewpoint, is_wanted: object) -> Sequence[Gap]:
@@ -83,7 +91,14 @@ def subscribe(hub: Hub, replays: FakeReplays, **more: Any) -> Awaitable[Subscrip
 
 
 @pytest.mark.parametrize(
-    "error", [StoreError("NATS is gone"), SessionElsewhere("ses_a", "another server"), TimeoutError(), MustReadAll("9 events")]
+    "error",
+    [
+        StoreError("NATS is gone"),
+        SessionElsewhere("ses_a", "another server"),
+        SessionNotFound("ses_a"),
+        TimeoutError(),
+        MustReadAll("9 events"),
+    ],
 )
 async def test_a_client_whose_missed_events_cannot_be_read_must_read_everything_again(error: Exception) -> None:
     """`server.connected` names a place of its own: a client that gets its own position back believes that nothing is missing."""

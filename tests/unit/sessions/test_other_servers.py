@@ -14,7 +14,7 @@ import pytest
 from shim.cluster.peers import Growth
 from shim.cluster.remote_sessions import RemoteSessions
 from shim.lib.clock import ManualClock
-from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreUnavailable
+from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError, StoreUnavailable
 from shim.lib.ids import Ids
 from shim.sessions import other_servers
 from shim.sessions.feed import ChangeFeed, Feed
@@ -362,3 +362,25 @@ def test_the_second_of_two_hand_overs_keeps_its_mark() -> None:
     assert list(releases) == ["ses_a"], "the second one still runs"
     second.__exit__(None, None, None)
     assert not releases
+
+
+@pytest.mark.parametrize("error", [SessionNotFound("ses_a"), StoreError("damaged")])
+async def test_a_list_of_requests_does_not_fail_because_of_one_session(w: World, error: Exception) -> None:
+    with failing_state(w, error):
+        await w.others.read_requests()
+
+
+async def test_a_list_of_requests_is_refused_while_the_store_is_away(w: World) -> None:
+    with failing_state(w, StoreUnavailable("NATS is away")), pytest.raises(StoreUnavailable):
+        await w.others.read_requests()
+
+
+@contextmanager
+def failing_state(w: World, error: Exception) -> Iterator[None]:
+    """Another server's session cannot be read."""
+
+    async def fail(entry: SessionEntry) -> SessionState:
+        raise error
+
+    w.others.remotes.state = fail  # type: ignore[method-assign]
+    yield

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shim.cluster.nats import store as stores
 from shim.cluster.nats.connection import Connection
 from shim.cluster.nats.layout import Stream
 from shim.cluster.nats.store import JetStreamStore
@@ -66,6 +67,22 @@ async def test_a_deletion_is_final(store: JetStreamStore, other_store: JetStream
     await other_store.release("ses_a")  # of a server that was about to take the session over
     assert await store.sessions() == await other_store.sessions() == []
     assert [change.row for change in (await other_store.look()).changes] == [None]
+
+
+async def test_events_of_a_session_that_was_deleted_meanwhile_are_those_of_no_session(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no damage of the store: a client that reads it gets a 404, and a list of many sessions goes on."""
+    store.append(journal(1, 3))
+    store.save_session(row())
+    await store.flush()
+    assert len(await other_store.events("ses_a")) == 3
+    await other_store.refresh("ses_a")
+    store.delete_session("ses_a")
+    await store.flush()
+    monkeypatch.setattr(stores, "READ_TRIES", 2)
+    with pytest.raises(SessionNotFound):
+        await other_store.events("ses_a")
 
 
 async def test_a_claim_of_a_session_whose_deletion_is_forgotten_finds_nothing(store: JetStreamStore) -> None:

@@ -214,6 +214,10 @@ class Peers(Protocol):
         """The messages of a session's journal after a position, up to this server's own last one. Raises StoreError."""
         ...
 
+    def is_orphan(self, session_id: str) -> bool:
+        """Whether the server that has a session, as far as this one knows, lives no more."""
+        ...
+
     async def need_session(self, session_id: str) -> None:
         """Raise SessionNotFound if the store has no such session, also if this server has not read it yet. Raises StoreError."""
         ...

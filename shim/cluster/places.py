@@ -96,6 +96,10 @@ class Watcher(Protocol):
         """A message was noted (`Places.note`)."""
         ...
 
+    def orphans(self, is_orphan: Callable[[str], bool]) -> None:
+        """Perhaps a server lives no more that had a session."""
+        ...
+
     def end(self, tag: str, sequence: int) -> None:
         """All faces have published an event of a session."""
         ...
@@ -263,10 +267,11 @@ class Places:
             return  # it is known, or from before this server's start and shown only now
         if len(self._early) < EARLY:
             self._early[growth.position] = growth
-        self._note_session(growth.session_id)
+        self.learn(growth.session_id)
         self._advance()
 
-    def _note_session(self, session_id: str) -> None:
+    def learn(self, session_id: str) -> None:
+        """Note the tag of a session."""
         if session_id not in self._tags:
             if len(self._tags) >= HISTORY:
                 self._tags.clear()
@@ -295,6 +300,11 @@ class Places:
         self._places.pop(session_id, None)
         for watcher in tuple(self._watchers):
             watcher.forget(hash_of(session_id))
+
+    def look_for_orphans(self, is_orphan: Callable[[str], bool]) -> None:
+        """Let the watchers look which sessions have lost their server."""
+        for watcher in tuple(self._watchers):
+            watcher.orphans(is_orphan)
 
     def watch(self, watcher: Watcher) -> None:
         """Tell somebody what is noted and published from now on, until `unwatch`."""
@@ -350,7 +360,7 @@ class Places:
         self._history.extendleft(reversed(growths))
         for growth in reversed(growths):
             self._history_of.setdefault(growth.session_id, deque()).appendleft(growth)
-            self._note_session(growth.session_id)
+            self.learn(growth.session_id)
         self._since = since
 
     def last_of(self, session_id: str) -> int:

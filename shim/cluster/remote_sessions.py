@@ -231,6 +231,11 @@ class RemoteSessions(StoredSessions[_Remote]):
         if len(self._passed) > PASSED:
             self._passed.popitem(last=False)
 
+    def note_replayed(self, session_id: str, last: int) -> None:
+        """Note that a client gets what it has missed up to an event. A row that tells of it comes later, and is no news to it."""
+        if not self.is_live(session_id) and last > self._passed.get(session_id, 0):
+            self.note_published(session_id, last)
+
     def note_release(self, session_id: str, sequence: int) -> None:
         """Note that a session is not ours any more. A word of an earlier owner may come late."""
         if (entry := self._index.find(session_id)) is not None:
@@ -392,6 +397,7 @@ class RemoteSessions(StoredSessions[_Remote]):
         places = self.places
         if places is None:
             return
+        places.look_for_orphans(self._peers.is_orphan)
         for session_id in places.exception_ids():
             entry = self._index.find(session_id)
             has_readers = self.is_live(session_id) or session_id in self._new

@@ -99,9 +99,16 @@ class Replays:
         places = self._places
         if any(growth.session_id not in self._index for growth in places.after(viewpoint.position)):
             await self._look_now()
+        self._learn({progress.tag for progress in viewpoint.sessions if places.session_of(progress.tag) is None})
         is_behind = places.position < viewpoint.position
         is_known = all(progress.may_be_lost or places.session_of(progress.tag) for progress in viewpoint.sessions)
         return viewpoint if is_known or is_behind else None
+
+    def _learn(self, tags: set[str]) -> None:
+        """Find the sessions of these tags of which no message was noted: since this server's start nothing was stored of them."""
+        for session_id in (entry.record.id for entry in self._index) if tags else ():
+            if hash_of(session_id) in tags:
+                self._places.learn(session_id)
 
     async def _catch_up(self, viewpoint: Viewpoint) -> None:
         """Wait until all messages were noted of which this server knows, and shown what the client has seen, at most WAIT_S."""
@@ -173,6 +180,7 @@ class Replays:
             if start <= end:
                 if seen is None and not self._follows(session_id, start, viewpoint.position):
                     raise MustReadAll(f"no word of the events of {session_id} before {start}")
+                self._remotes.note_replayed(session_id, end)
                 gaps.append(Gap(session_id, self._index.agent_of(session_id), start, count, end))
         if (count := sum(gap.end - gap.start + 1 for gap in gaps)) > MISSED_EVENTS:
             raise MustReadAll(f"{count} events")
@@ -184,6 +192,8 @@ class Replays:
         Raises MustReadAll if a part is void: another owner has written others in the place of events that were never stored.
         """
         replaced = self._places.first_since(session_id, progress.epoch) if progress.may_be_lost else None
+        if progress.may_be_lost and replaced is None and self._peers.is_orphan(session_id):
+            replaced = self._store.last_sequence(session_id) + 1  # its next owner writes there
         if progress.is_void or (replaced is not None and replaced <= progress.last):
             raise MustReadAll(f"what it has seen of {session_id} was lost")
         return progress if replaced is None else replace(progress, epoch=STORED)
@@ -388,6 +398,12 @@ class Repeats:
         is_awaited = growth.has_events and shown is not None and shown < growth.last
         if is_awaited and growth.position <= self._viewpoint.position and tag not in self._named:
             self._limits[tag] = max(growth.last, self._limits.get(tag, 0))
+
+    def orphans(self, is_orphan: Callable[[str], bool]) -> None:
+        """Cut the client off if it has seen events that are not stored, and whose server lives no more."""
+        sessions = ((progress, self._places.session_of(tag)) for tag, progress in self._unshown.items() if progress.may_be_lost)
+        if any(session_id is not None and is_orphan(session_id) for _, session_id in sessions):
+            self._void()
 
     def end(self, tag: str, sequence: int) -> None:
         """An event was published."""

@@ -50,6 +50,9 @@ class FakePeers:
     async def growths(self, after: int, until: int) -> Sequence[Growth]:
         return ()
 
+    def is_orphan(self, session_id: str) -> bool:
+        return False  # no server dies
+
     async def need_session(self, session_id: str) -> None:
         raise SessionNotFound(session_id)
 

@@ -15,12 +15,14 @@ from shim.cluster.nats.lanes import LaneWriter
 from shim.cluster.nats.leases import Leases
 from shim.cluster.nats.store import JetStreamStore
 from shim.cluster.remote_sessions import RemoteSessions
+from shim.cluster.replays import Repeats, Replays
 from shim.sessions.history import checkpoints
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.session.session_state import SessionState
 from shim.store.ownership import ClaimedSession, LostSession
 from shim.store.rows import EventRow
 from shim.store.servers import ServerRef
+from tests.properties.cluster_world import ClusterNode
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -238,6 +240,62 @@ def hears_of_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RemoteSessions, "read_soon", look_away)
 
 
+# --- what a verification from outside has found ----------------------------------------------------------------------------
+
+
+def writes_back_what_it_has_read(patch: pytest.MonkeyPatch) -> None:
+    """The last event of a session is read before NATS is asked, and put back after it."""
+    real = Journals._create
+
+    async def create(self: Journals, journal: Journal) -> None:
+        last = journal.last
+        await real(self, journal)
+        journal.last = last
+
+    patch.setattr(Journals, "_create", create)
+
+
+def claims_what_was_deleted(patch: pytest.MonkeyPatch) -> None:
+    """A claim takes a deleted session for a new one."""
+    real = Journals._claim
+
+    async def claim(self: Journals, journal: Journal, *, is_creation: bool = False) -> Journal | ServerRef:
+        return await real(self, journal, is_creation=True)
+
+    patch.setattr(Journals, "_claim", claim)
+
+
+def forgets_to_delete_what_was_lost(patch: pytest.MonkeyPatch) -> None:
+    """A deletion is acknowledged before its entry is written, and dropped if NATS refuses it."""
+
+    async def delete(self: Journals, journal: Journal) -> None:
+        journal.is_ours, journal.record, journal.is_deleted = False, None, True
+
+    patch.setattr(Journals, "_delete", delete)
+
+
+def shows_again_what_was_replayed(patch: pytest.MonkeyPatch) -> None:
+    """A row that tells of events which a client has got as missed ones is news to it."""
+    patch.setattr(RemoteSessions, "note_replayed", lambda self, session_id, last: None)
+
+
+def leaves_what_is_void(patch: pytest.MonkeyPatch) -> None:
+    """The streams of a server that has lost a session go on, and so does a client that comes with what was never stored."""
+    patch.setattr(ClusterNode, "_end_streams", lambda self, directory: None)
+    patch.setattr(Replays, "_without_doubt", lambda self, progress, session_id: progress)
+    patch.setattr(Repeats, "_void", lambda self: None)
+
+
+def shows_a_dialog_that_is_over(patch: pytest.MonkeyPatch) -> None:
+    """A client that comes is shown the open requests as they were read once."""
+
+    async def leave(self: RemoteSessions) -> None:
+        pass
+
+    patch.setattr(RemoteSessions, "freshen_requests", leave)
+    patch.setattr(RemoteSessions, "is_stale", lambda self, session_id: False)
+
+
 BUGS: tuple[Bug, ...] = (
     no_fencing,
     takes_a_refusal_for_a_delay,
@@ -256,4 +314,10 @@ BUGS: tuple[Bug, ...] = (
     skips_what_a_replica_lacks,
     shows_events_twice,
     hears_of_nothing,
+    writes_back_what_it_has_read,
+    claims_what_was_deleted,
+    forgets_to_delete_what_was_lost,
+    shows_again_what_was_replayed,
+    leaves_what_is_void,
+    shows_a_dialog_that_is_over,
 )

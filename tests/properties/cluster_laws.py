@@ -20,10 +20,11 @@ from shim.sessions.feed import ChangeFeed
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.rows import event_of
-from tests.properties.cluster_world import ANEW, ClusterNode, ClusterWorld
+from tests.properties.cluster_world import ANEW, EXTRA, SESSIONS, ClusterNode, ClusterWorld, Viewer
 from tests.properties.laws import law
 from tests.support.cluster.simulated_nats import StoredMessage
 from tests.support.cluster.virtual_time import BEGIN_S
+from tools.chaos.screens import content_of
 from universal.events import EventType, ItemData, TurnData, UniversalEvent
 from universal.items import ItemRole, TextPart
 
@@ -113,20 +114,69 @@ def check_views(world: ClusterWorld) -> None:
     for session_id in world.seen.sessions:
         events = journal_of(world, session_id)
         for node in world.nodes:
-            _check_view(world, node, session_id, events)
+            if not node.is_quiet and session_id not in world.seen.deleted:
+                _check_view(world, node, session_id, events)
+    for viewer in world.viewers:
+        _check_viewer(world, viewer)
 
 
 async def check(world: ClusterWorld) -> None:
     """Check all laws of a cluster at rest. A new server reads what the others do, from checkpoints."""
     await world.add_node()
-    for session_id in world.seen.sessions:
+    entries = world.entries()
+    _check_deletions(world, set(entries))
+    for session_id in entries:
         events = journal_of(world, session_id)
         _check_journal(world, session_id, events)
         _check_turns(session_id, events)
-        _check_prompts(world, session_id, events)
+        if not is_child(world, session_id):
+            _check_prompts(world, session_id, events)
         _check_owners(world, session_id)
         for node in world.nodes:
             await _check_state(world, node, session_id, events)
+
+
+def is_child(world: ClusterWorld, session_id: str) -> bool:
+    """Whether a session is that of a subagent: its id was not chosen by a client."""
+    return session_id not in SESSIONS and not session_id.startswith(EXTRA)
+
+
+def _check_deletions(world: ClusterWorld, stored: set[str]) -> None:
+    """What a client was told is deleted is nowhere, and what it was told is created is there."""
+    for session_id in world.seen.sessions:
+        is_deleted = session_id in world.seen.deleted
+        if is_deleted:
+            law(f"the deleted session {session_id} is not stored", session_id not in stored)
+            law(f"nothing of the deleted session {session_id} is left", not messages_of(world, session_id))
+            for node in world.nodes:
+                law(f"{node.server} does not list the deleted session {session_id}", session_id not in node.manager.index)
+        elif not session_id.startswith(EXTRA):
+            law(f"the session {session_id} is stored", session_id in stored)
+
+
+def _check_viewer(world: ClusterWorld, viewer: Viewer) -> None:
+    """What a client shows that hops: each event once, and nothing that is void."""
+    who = f"the client at {world.nodes[viewer.number].server}"
+    law(f"{who} gets each event once: {viewer.doubles}", not viewer.doubles)
+    for session_id, screen in viewer.screen.sessions.items():
+        if session_id not in world.entries():
+            continue  # deleted: a client that hops may not hear of it
+        events = journal_of(world, session_id)
+        session = rebuild(session_id, events).session
+        messages = opencode1.export(session)["messages"]
+        ids = {message["info"]["id"] for message in messages}
+        law(f"{who} shows no message of {session_id} that is void: {screen.messages - ids}", screen.messages <= ids)
+        contents = {part["id"]: content_of(part) for message in messages for part in message["parts"]}
+        shown = {part_id: content for part_id, (_, content) in screen.parts.items()}
+        wrong = {
+            part_id: (content, contents.get(part_id)) for part_id, content in shown.items() if contents.get(part_id) != content
+        }
+        law(f"{who} shows each part of {session_id} as it is: {wrong}", not wrong)
+        is_open = screen.dialogs <= {*session.permissions, *session.questions}
+        law(f"{who} shows no dialog of {session_id} that is over: {screen.dialogs}", is_open)
+        law(f"{who} shows {session_id} as idle", session.permissions or viewer.statuses.get(session_id, "idle") == "idle")
+        turns = sum(event.type is EventType.TURN_ENDED for event in events)
+        law(f"{who} gets at most one idle for each turn of {session_id}", viewer.idles[session_id] <= turns)
 
 
 def _check_journal(world: ClusterWorld, session_id: str, events: list[UniversalEvent]) -> None:

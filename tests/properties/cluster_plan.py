@@ -13,12 +13,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from shim.cluster.nats.leases import LEASE_S
-from tests.properties.cluster_world import ClusterWorld
+from tests.properties.cluster_world import ASKS, EXTRA, SESSIONS, SUBAGENT, ClusterWorld
 from tests.support.cluster.simulated_nats import ARRIVES, Direction, Fate, Packet
 from tests.support.cluster.virtual_time import elapse
 
 NODES = 3
-SESSIONS = ("ses_a", "ses_b")
 PAUSES_S = (0.0, 0.001, 0.05, 1.0, 3.0, 8.0)
 """Seconds between two steps."""
 FAULT_S = (1.0, 5.0, 12.0, 20.0)
@@ -53,6 +52,8 @@ async def play(world: ClusterWorld, steps: list[Step], at_rest: Callable[[], Non
         await elapse(step.pause_s)
     if faults:
         await asyncio.gather(*faults)
+    for session_id in SESSIONS:  # nobody is asked any more
+        world.abort(world.owner(session_id), session_id)
     await elapse(HEAL_S)
     at_rest()
     for session_id in SESSIONS:
@@ -67,6 +68,37 @@ async def play(world: ClusterWorld, steps: list[Step], at_rest: Callable[[], Non
 
 def _prompt(world: ClusterWorld, step: Step) -> None:
     world.prompt(step.node, SESSIONS[step.session], 1 + step.amount * 4)
+
+
+def _ask(world: ClusterWorld, step: Step) -> None:
+    """The agent asks for a permission. Somebody answers, or nobody does until all is over."""
+    world.prompt(step.node, SESSIONS[step.session], 1 + step.amount, ASKS)
+
+
+def _reply(world: ClusterWorld, step: Step) -> None:
+    world.reply(step.node, SESSIONS[step.session])
+
+
+def _employ(world: ClusterWorld, step: Step) -> None:
+    """The agent has a subagent."""
+    world.prompt(step.node, SESSIONS[step.session], 1 + step.amount * 2, SUBAGENT)
+
+
+def _create(world: ClusterWorld, step: Step) -> None:
+    world.create_more(step.node, 1 + step.amount * 4)
+
+
+def _delete(world: ClusterWorld, step: Step) -> None:
+    world.delete_more(step.node)
+
+
+def _revive(world: ClusterWorld, step: Step) -> None:
+    """A client prompts the newest of the sessions that are deleted, perhaps where nobody has heard of the deletion."""
+    world.prompt(step.node, f"{EXTRA}{world.extra}", 1 + step.amount)
+
+
+def _hop(world: ClusterWorld, step: Step) -> None:
+    world.viewers[step.session % len(world.viewers)].hop(step.node)
 
 
 def _abort(world: ClusterWorld, step: Step) -> None:
@@ -181,6 +213,13 @@ KINDS: dict[str, Callable[[ClusterWorld, Step], Awaitable[None] | None]] = {
     "prompt": _prompt,
     "read": _read,
     "abort": _abort,
+    "ask": _ask,
+    "reply": _reply,
+    "employ": _employ,
+    "create": _create,
+    "delete": _delete,
+    "revive": _revive,
+    "hop": _hop,
     "pause": _pause,
     "usurp": _usurp,
     "kill": _kill,
@@ -195,7 +234,19 @@ KINDS: dict[str, Callable[[ClusterWorld, Step], Awaitable[None] | None]] = {
     "lag": _lag,
     "slow": _slow,
 }
-WEIGHTS = {"prompt": 10, "read": 2, "pause": 4, "kill": 2, "cut silently": 2, "lose": 2, "double": 2, "lag": 2}
+WEIGHTS = {
+    "prompt": 10,
+    "read": 2,
+    "hop": 3,
+    "create": 2,
+    "delete": 2,
+    "pause": 4,
+    "kill": 2,
+    "cut silently": 2,
+    "lose": 2,
+    "double": 2,
+    "lag": 2,
+}
 """How often each kind is drawn (1 if it is not here)."""
 
 STEPS = st.lists(

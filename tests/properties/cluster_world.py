@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict
-from collections.abc import AsyncGenerator
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -24,14 +24,18 @@ from unittest.mock import patch
 from shim.cluster.nats import connection as connections
 from shim.cluster.nats import leases, spool
 from shim.cluster.nats.lanes import DEFAULT_LIMITS
-from shim.cluster.nats.layout import ClusterOptions, decode_record
+from shim.cluster.nats.layout import ClusterOptions, SessionRecord, decode_record
 from shim.cluster.nats.store import JetStreamStore
 from shim.cluster.peers import Answer, Command
 from shim.cluster.remote_sessions import RemoteSessions
+from shim.cluster.replays import Replays
+from shim.cluster.streams import ClusterStreams
+from shim.faces.opencode1.render import encoder_of
+from shim.faces.opencode1.routes.event import OPENCODE1, lost_turns, open_requests, running_state
 from shim.faces.opencode1.routes.prompt import PromptBody, prompt_async
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.lib.clock import Clock
-from shim.lib.errors import ServerLost, SessionElsewhere, SessionNotFound, ShimError
+from shim.lib.errors import ServerLost, SessionElsewhere, SessionNotFound, ShimError, StoreError
 from shim.lib.ids import Ids
 from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.history import checkpoints, journal_loader
@@ -39,12 +43,18 @@ from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
 from shim.store.servers import ServerRef
+from shim.stream.hub import Hub
+from shim.stream.scheduling import Bursts
+from shim.stream.subscription import Subscription
 from tests.support.cluster.simulated_nats import SimulatedClient, SimulatedNats, StoredMessage
 from tests.support.cluster.virtual_time import MACHINE, ClusterLoop, Machine, elapse
 from tests.support.scripted_model import Project, ScriptedAgent, ScriptedAgents, ScriptedCodec
-from universal.codec import Interrupt, LaunchOptions, Prompt
+from tests.unit.stream.reading import ReceivedFrame, parse_batches
+from tools.chaos.screens import Screen
+from universal.codec import Interrupt, LaunchOptions, PermissionReply, Prompt, Signal
 from universal.permissions import DirectoryRules
 from universal.session.changes import StatusChanged, TurnEnded
+from universal.turn import Input
 
 OPTIONS = ClusterOptions(("nats://simulated",))
 LIMITS = DEFAULT_LIMITS._replace(kept_bytes=0, chunk_bytes=4096)
@@ -61,17 +71,23 @@ SKEWS_MS = (0, 90_000, -45_000, 3_600_000)
 CHECKPOINT_EVERY = 12
 """Events between two checkpoints; few, so that there are many."""
 ANEW = "anew"
+SESSIONS = ("ses_a", "ses_b")
+EXTRA = "ses_x"
+VIEWERS = 2
+QUIET_NODE = 2
+"""The server without a client that listens all the time."""
 EPOCH_MS = 1_795_293_784_083
 
 
 class MachineClock(Clock):
     """The clock of a machine, which may be wrong."""
 
-    def __init__(self, skew_ms: int) -> None:
+    def __init__(self, skew_ms: int, time: Callable[[], float]) -> None:
         self._skew_ms = skew_ms
+        self._time = time
 
     def now_ms(self) -> int:
-        return EPOCH_MS + self._skew_ms + int(asyncio.get_running_loop().time() * 1000)
+        return EPOCH_MS + self._skew_ms + int(self._time() * 1000)
 
 
 MANY_IDS = 20_000
@@ -85,12 +101,20 @@ def ids_of(name: str, clock: Clock) -> Ids:
     return ids
 
 
+ASKS, SUBAGENT = "ask", "sub"
+"""Kinds of prompts."""
+
+
 class BusyAgent(ScriptedAgent):
-    """An agent that answers each prompt `NAME PIECES` with so many pieces of text."""
+    """An agent that answers each prompt `NAME [KIND] PIECES` with so many pieces of text.
+
+    Kind `ask`: it asks for a permission first; `sub`: a subagent writes as much before it.
+    """
 
     place: ClusterNode
     name = ""
     run: asyncio.Task[None] | None = None
+    permitted: asyncio.Event | None = None
 
     def new(self, prefix: str = "itm") -> str:
         self.numbers += 1
@@ -104,6 +128,8 @@ class BusyAgent(ScriptedAgent):
             self.place.seen.dispatches[text].append(self.place.server)
             self.place.seen.carried.update(before)
             self.run = asyncio.get_running_loop().create_task(self._answer(text))
+        elif isinstance(command, PermissionReply) and self.permitted is not None:
+            self.permitted.set()
         elif isinstance(command, Interrupt) and self.run is not None and not self.run.done():
             self.run.cancel()
             self.abort_turn()
@@ -114,13 +140,32 @@ class BusyAgent(ScriptedAgent):
         super().exits(code, signal, stderr)
 
     async def _answer(self, text: str) -> None:
-        pieces = int(text.rpartition(" ")[2])
-        item_id = self.begin()
+        _, *kind, pieces = text.split(" ")
+        if kind == [ASKS]:
+            item_id, self.permitted = self.begin(), asyncio.Event()
+            call = self.new("call")
+            self.call(item_id, call)
+            self.ask(call)
+            await self.permitted.wait()
+            self.result(call)
+            self.complete(item_id, "")
+        elif kind == [SUBAGENT]:
+            item_id, call = self.begin(), self.new("call")
+            self.call(item_id, call, "task")
+            self.child(call)
+            await self._write(int(pieces), call)
+            self.says(Signal(Input.DONE, child=call))
+            self.result(call)
+            self.complete(item_id, "")
+        await self._write(int(pieces))
+        self.end_turn()
+
+    async def _write(self, pieces: int, child: str | None = None) -> None:
+        item_id = self.begin(child)
         for number in range(pieces):
             await elapse(PIECE_S)
-            self.delta(item_id, f"{number}.")
-        self.complete(item_id, "".join(f"{number}." for number in range(pieces)))
-        self.end_turn()
+            self.delta(item_id, f"{number}.", child)
+        self.complete(item_id, "".join(f"{number}." for number in range(pieces)), child)
 
 
 class BusyAgents(ScriptedAgents):
@@ -159,6 +204,7 @@ class Observations:
     not_done    those of them of which a client was told that nobody has heard them
     dispatches  text of a prompt -> the servers whose agents got it
     carried     lines that agents got along with a later prompt
+    deleted     sessions of which a client was told that they are deleted
     views       (server, session) -> what its clients saw of the status: "busy", "idle", "ended REASON"; ANEW: they came again
     """
 
@@ -169,7 +215,81 @@ class Observations:
     not_done: list[str] = field(default_factory=list)
     dispatches: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     carried: set[str] = field(default_factory=set)
+    deleted: list[str] = field(default_factory=list)
     views: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+
+
+class Viewer:
+    """A client of all sessions. It hops from server to server with `Last-Event-ID`, and folds what it gets as OpenCode's do.
+
+    screen    what it shows since it has read everything; `idles`: session -> its `session.idle` since then
+    doubles   events that came twice since then
+    """
+
+    def __init__(self, world: ClusterWorld, number: int) -> None:
+        self._world = world
+        self.number = number
+        """Of the server where it reads."""
+        self.position = ""
+        self.doubles: list[str] = []
+        self._subscription: Subscription | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        """The client reads the whole state."""
+        self.screen, self.idles, self.statuses = Screen(), Counter[str](), dict[str, str]()
+        self._ids: set[str] = set()
+
+    def hop(self, number: int) -> None:
+        """Go on at another server."""
+        self.number = number
+        if self._subscription is not None:
+            self._subscription.close()
+
+    async def run(self) -> None:
+        """Read until the world ends."""
+        while True:
+            node = self._world.nodes[self.number]
+            if node.is_ready:
+                opening = self._world.loop.spawn(node.machine, node.subscribe(self.position or None))
+                await asyncio.wait({opening}, timeout=CLIENT_S)
+                if opening.done() and not opening.cancelled() and opening.exception() is None:
+                    await self._read(node, opening.result())
+            await elapse(START_AGAIN_S)
+
+    async def _read(self, node: ClusterNode, subscription: Subscription) -> None:
+        """Read until the stream ends, its server dies, or the client hops. A paused server sends nothing."""
+        self._subscription = subscription
+        pump = self._world.loop.spawn(node.machine, self._pump(subscription))
+        while not pump.done() and self._world.nodes[self.number] is node and not subscription.over:
+            await asyncio.wait({pump}, timeout=START_AGAIN_S)
+        self._subscription = None
+        pump.cancel()
+        subscription.close()
+
+    async def _pump(self, subscription: Subscription) -> None:
+        is_first = True
+        while batches := await subscription.take():
+            for frame in parse_batches(subscription, batches):
+                if is_first and self.position and frame.id != self.position:
+                    self._clear()
+                is_first = False
+                self.position = frame.id
+                self._note(frame)
+
+    def _note(self, frame: ReceivedFrame) -> None:
+        event = frame.event
+        id_, type_, properties = str(event["id"]), str(event["type"]), event["properties"]
+        if type_.startswith("server."):
+            return
+        if id_ in self._ids:
+            self.doubles.append(f"{type_} {id_}")
+        self._ids.add(id_)
+        self.screen.note(b"data:" + json.dumps(frame.data, separators=(",", ":")).encode())
+        if type_ == "session.idle":
+            self.idles[properties["sessionID"]] += 1
+        elif type_ == "session.status":
+            self.statuses[properties["sessionID"]] = properties["status"]["type"]
 
 
 class PeersOf:
@@ -182,11 +302,6 @@ class PeersOf:
         return getattr(self._store.peers, name)
 
 
-async def no_deletion(session_id: str, owner: ServerRef) -> None:
-    """No client deletes a session here."""
-    raise AssertionError(f"{session_id} was deleted at {owner}")
-
-
 class ClusterNode:
     """A server of the cluster, from its start to its death."""
 
@@ -197,9 +312,12 @@ class ClusterNode:
         self.world, self.seen = world, world.seen
         self.store = JetStreamStore(OPTIONS, name=self.server, limits=LIMITS)
         self.store.server_id = self.server
-        clock = MachineClock(SKEWS_MS[number % len(SKEWS_MS)])
-        changes = ChangeFeed()
+        clock = MachineClock(SKEWS_MS[number % len(SKEWS_MS)], world.loop.time)
+        self.clock = clock
+        self.hub = Hub(clock, ids_of(f"{self.server}h", clock), faces=(OPENCODE1,), bursts=Bursts(now=world.loop.time))
+        changes = ChangeFeed(self.hub.bursts)
         changes.observe(self._observe)
+        changes.observe(self.hub.emit)
         self.agents = BusyAgents(self)
         deps = SessionDeps(
             clock,
@@ -210,11 +328,23 @@ class ClusterNode:
             lambda *_: DirectoryRules(),
             5.0,
             900.0,
+            listened=lambda directory, session_id: not self.is_quiet or self.hub.has_reader(directory),
             end_streams=self._end_streams,
         )
-        peers: Any = PeersOf(self.store)
-        self.manager = SessionManager(deps, lambda *parts: RemoteSessions(*parts, peers, no_deletion))
+        self._peers: Any = PeersOf(self.store)
+        self.remotes: RemoteSessions | None = None
+        self.streams: ClusterStreams | None = None
+        self.manager = SessionManager(deps, self._make_remotes)
         self.is_ready = False
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no client listens here all the time."""
+        return self.number == QUIET_NODE
+
+    def _make_remotes(self, *parts: Any) -> RemoteSessions:
+        self.remotes = RemoteSessions(*parts, self._peers, self._delete_elsewhere)
+        return self.remotes
 
     async def start(self) -> None:
         """Start, again and again until NATS can be reached."""
@@ -223,6 +353,12 @@ class ClusterNode:
                 await self.store.open()
                 await self.manager.start()
                 await self.store.peers.serve(self._perform)
+                remotes, index, look = self.remotes, self.manager.index, self.manager.others.look_now
+                assert remotes is not None
+                assert remotes.places is not None
+                self.hub.use_positions(remotes.places)
+                replays = Replays(self.store, index, remotes, look, remotes.places, self._peers, self.manager.detached_state)
+                self.streams = ClusterStreams(replays)
                 self.is_ready = True
             except ShimError:
                 with suppress(ShimError):
@@ -233,6 +369,7 @@ class ClusterNode:
         """All clients here come again, and read everything anew."""
         for session_id in self.seen.sessions:
             self.seen.views[self.server, session_id].append(ANEW)
+        self.hub.end_void(directory)
 
     def _observe(self, published: SessionChanges) -> None:
         for change in published.changes:
@@ -248,6 +385,36 @@ class ClusterNode:
         self.manager.create(DIRECTORY, Project(), session_id=session_id)
         await self.store.flush()
 
+    async def create_and_prompt(self, session_id: str, text: str) -> None:
+        """Create a session, and prompt before that is stored."""
+        self.manager.create(DIRECTORY, Project(), session_id=session_id)
+        await self._do("prompt", session_id, text)
+        await self.store.flush(session_id)
+
+    async def subscribe(self, position: str | None) -> Subscription:
+        """Open an event stream of all sessions, as the route does."""
+        assert self.streams is not None
+        context: Any = SimpleNamespace(services=SimpleNamespace(sessions=self.manager, clock=self.clock))
+        return await self.streams.subscribe(
+            self.hub,
+            encoder_of(self.clock.now_ms, "v1.18", wrapped=True, twins=False),
+            last_event_id=position,
+            greeting=lambda is_shown: [
+                *lost_turns(context, is_shown),
+                *running_state(context, is_shown),
+                *open_requests(context, is_shown),
+            ],
+        )
+
+    async def _delete_elsewhere(self, session_id: str, owner: ServerRef) -> None:
+        """As `Relay.delete_session`."""
+        self.world.commands += 1
+        command = Command(f"{self.server}c{self.world.commands}", "delete", "/", body=json.dumps([session_id, ""]).encode())
+        async with self.store.peers.ask(owner, command) as answer:
+            why = b"".join([chunk async for chunk in answer.chunks])
+        if answer.status not in (200, 404):
+            raise StoreError(why.decode())
+
     async def request(self, action: str, session_id: str, text: str = "") -> None:
         """Do what a client asks, or let the session's owner do it, as `shim.cluster.relay` does."""
         try:
@@ -256,7 +423,8 @@ class ClusterNode:
             except SessionNotFound:
                 await self.manager.others.look_now()
                 if self.manager.index.find(session_id) is None:
-                    raise
+                    await self.store.peers.need_session(session_id)
+                    raise StoreError(f"{session_id} is not read yet.") from None
                 await self._do(action, session_id, text)
         except SessionElsewhere as error:
             if not isinstance(error.owner, ServerRef) or not error.owner.pid:
@@ -272,6 +440,8 @@ class ClusterNode:
                     self.seen.not_done.append(text)
                 raise
             await self.manager.others.look_now()
+            if answer.status == 404:
+                raise SessionNotFound(session_id) from None
             if answer.status != 200:
                 raise ShimError(why.decode()) from None
 
@@ -281,6 +451,14 @@ class ClusterNode:
             context: Any = SimpleNamespace(services=services, request=SimpleNamespace(headers={}))
             body = PromptBody.model_validate({"parts": [{"type": "text", "text": text}]})
             await prompt_async(context, SessionPath(sessionID=session_id), body)
+        elif action == "delete":
+            await self.manager.delete(session_id)
+        elif action == "reply":
+            entry = self.manager.index.get(session_id)
+            if entry.state is None:
+                raise SessionElsewhere(session_id, self.manager.others.owner(session_id) or ServerRef(""))
+            for request_id in tuple(entry.state.session.permissions):
+                self.manager.requests.reply_permission(request_id, "once")
         else:
             await self.manager.abort(session_id)
 
@@ -291,6 +469,8 @@ class ClusterNode:
         try:
             await self._do(command.method, session_id, text)
             await self.store.flush(session_id)
+        except SessionNotFound:
+            status = 404
         except ShimError as error:
             status, why = 409, str(error).encode()
 
@@ -318,6 +498,9 @@ class ClusterWorld:
         self.clients: dict[str, SimulatedClient] = {}
         self.nodes = [ClusterNode(self, number, 1) for number in range(nodes)]
         self.commands = 0
+        self.extra = 0
+        """Number of sessions that were created later, `EXTRA` and a number."""
+        self.viewers = [Viewer(self, number) for number in range(VIEWERS)]
         self._requests: list[asyncio.Task[None]] = []
         self._numbers = count(1)
 
@@ -332,6 +515,8 @@ class ClusterWorld:
         """Start all servers."""
         starts = [self.loop.spawn(node.machine, node.start()) for node in self.nodes]
         await asyncio.gather(*starts)
+        for viewer in self.viewers:
+            self.loop.spawn(None, viewer.run())
 
     async def create(self, session_id: str, number: int) -> None:
         """Create a session at a server, and wait until it is acknowledged."""
@@ -355,10 +540,36 @@ class ClusterWorld:
 
     # --- clients -----------------------------------------------------------------------------------------------------
 
-    def prompt(self, number: int, session_id: str, pieces: int) -> None:
-        """A client prompts at a server, and waits for the acknowledgement."""
-        text = f"p{next(self._numbers)} {pieces}"
+    def prompt(self, number: int, session_id: str, pieces: int, kind: str = "") -> None:
+        """A client prompts at a server, and waits for the acknowledgement. In: `kind` of the prompt."""
+        text = " ".join(filter(None, (f"p{next(self._numbers)}", kind, str(pieces))))
         self._send(self._prompt(self.nodes[number], session_id, text))
+
+    def create_more(self, number: int, pieces: int) -> None:
+        """A client creates one more session and prompts at once."""
+        self.extra += 1
+        text = f"p{next(self._numbers)} {SUBAGENT} {pieces}"
+        self._send(self._create_more(self.nodes[number], f"{EXTRA}{self.extra}", text))
+
+    async def _create_more(self, node: ClusterNode, session_id: str, text: str) -> None:
+        if await self._answer_of(node, node.create_and_prompt(session_id, text)):
+            self.seen.sessions.append(session_id)
+            self.seen.acked.append(AckedPrompt(session_id, text, node.server, tuple(self.stored_texts(session_id))))
+
+    def delete_more(self, number: int) -> None:
+        """A client deletes the newest of these sessions."""
+        node, session_id = self.nodes[number], f"{EXTRA}{self.extra}"
+        if session_id in self.seen.sessions and session_id not in self.seen.deleted:
+            self._send(self._delete(node, session_id))
+
+    async def _delete(self, node: ClusterNode, session_id: str) -> None:
+        if await self._answer_of(node, node.request("delete", session_id)):
+            self.seen.deleted.append(session_id)
+
+    def reply(self, number: int, session_id: str) -> None:
+        """A client answers what a session asks."""
+        node = self.nodes[number]
+        self._send(self._answer_of(node, node.request("reply", session_id)))
 
     async def _prompt(self, node: ClusterNode, session_id: str, text: str) -> None:
         if await self._answer_of(node, node.request("prompt", session_id, text)):
@@ -414,6 +625,12 @@ class ClusterWorld:
         generation = int(node.server.rpartition("g")[2]) + 1
         self.nodes[number] = ClusterNode(self, number, generation)
         self.loop.spawn(self.nodes[number].machine, self.nodes[number].start())
+
+    def entries(self) -> dict[str, SessionRecord]:
+        """The entries of all sessions that are not deleted, as NATS has them."""
+        stream = self.nats.stream("KV_shim_sessions")
+        records = (decode_record(stream.messages[newest].data) for newest in stream.newest.values())
+        return {record.session_id: record for record in records if not record.is_deleted}
 
     def stored_texts(self, session_id: str) -> list[str]:
         """The messages of a session's journal as NATS has them now."""

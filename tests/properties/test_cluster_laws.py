@@ -100,6 +100,37 @@ HISTORIES: dict[str, list[Step]] = {
         Step("pause", 0, 0, 2, 0.05),
         Step("prompt", 1, 0),
     ],
+    "a server dies with a prompt that clients have seen and NATS has not": [
+        *[Step("prompt")] * 6,
+        Step("prompt", 1, 1),
+        Step("kill"),
+        Step("elect"),
+    ],
+    "the events of a subagent come while its session is created": [Step("slow", 0, 0, 2), Step("create", 1, 0, 1)],
+    "a session is deleted while its server dies": [
+        Step("create", 0, 0, 2, 3.0),
+        Step("kill", 0, 0, 0, 8.0),
+        *[Step("delete", 1, 0, 0, 1.0), Step("revive", 2)] * 4,
+    ],
+    "a session that was deleted is prompted where that is not known": [
+        Step("create", 0, 0, 0, 8.0),
+        Step("kill", 0, 0, 0, 8.0),
+        Step("read", pause_s=8.0),
+        Step("delete", 1, 0, 0, 0.05),
+        Step("revive", 2),
+    ],
+    "a permission is answered while no client listens": [
+        Step("ask", 0, 0, 1, 3.0),
+        Step("read", 2, 0, 0, 1.0),
+        Step("abort", 0, 0, 0, 1.0),
+        Step("hop", 2, 0, 0, 3.0),
+    ],
+    "a client hops while an owner is cut off with its turn": [
+        Step("prompt", 0, 0, 3, 1.0),
+        Step("cut silently", 0, 0, 3, 3.0),
+        Step("hop", 1, 0, 0, 8.0),
+        Step("hop", 2, 0, 0, 3.0),
+    ],
     "the answer to an append is lost": [Step("prompt", 0, 0, 3, 1.0), Step("slow", 0, 0, 2, 1.0), Step("cut")],
 }
 """What happened -> its plan. All but the last one have broken a law of the real cluster."""

@@ -33,7 +33,8 @@ READ_AGAIN_S = 0.05
 class JetStreamPeers:
     """The `Peers` of a server.
 
-    In: `journals`, which learn how far those of other servers have come; `overview`, which describes the cluster.
+    In: `journals`, which learn how far those of other servers have come; `find_owner`, the id of the server that has a session,
+    empty for nobody, None if that is not known; `overview`, which describes the cluster.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class JetStreamPeers:
         leases: Leases,
         server_id: str,
         journals: Journals,
+        find_owner: Callable[[str], str | None],
         overview: Callable[[], Overview],
     ) -> None:
         self._connection = connection
@@ -50,6 +52,7 @@ class JetStreamPeers:
         self._leases = leases
         self._server_id = server_id
         self._journals = journals
+        self._find_owner = find_owner
         self.overview = overview
         self.commands = Commands(connection, layout, server_id)
         self._pipes = Pipes(connection, layout, server_id)
@@ -132,6 +135,11 @@ class JetStreamPeers:
             if not page.has_more or not page.messages:
                 break
         return found, after
+
+    def is_orphan(self, session_id: str) -> bool:
+        """As `Peers.is_orphan`."""
+        owner = self._find_owner(session_id)
+        return bool(owner) and owner != self._server_id and owner not in self._leases.live_servers
 
     async def need_session(self, session_id: str) -> None:
         """As `Peers.need_session`."""

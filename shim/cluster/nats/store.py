@@ -232,6 +232,7 @@ class JetStreamStore:
             leases,
             self.server_id,
             journals,
+            lambda session_id: self._use().owners.get(session_id),
             lambda: _overview(self._use(), self.server_id),
         )
         try:

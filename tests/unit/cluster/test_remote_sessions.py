@@ -260,6 +260,9 @@ class FakePeers:
     def epoch_of(self, session_id: str) -> int:
         return 2
 
+    def is_orphan(self, session_id: str) -> bool:
+        return False
+
     async def growths(self, after: int, until: int) -> list[Growth]:
         return [message for message in self._messages if after < message.position <= until]
 

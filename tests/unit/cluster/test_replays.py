@@ -101,9 +101,11 @@ def replays_at(
     entry = SimpleNamespace(current_record=record, record=record, state=object() if is_loaded else None)
     index: Any = MagicMock(find=lambda session_id: entry, agent_of=lambda session_id: "mock")
     index.__contains__.return_value = True
-    remotes: Any = SimpleNamespace(last_published=(shown or {}).get, read_words=read_words)
+    remotes: Any = SimpleNamespace(
+        last_published=(shown or {}).get, read_words=read_words, note_replayed=lambda session_id, last: None
+    )
     nothing: Any = None
-    peers: Any = SimpleNamespace(epoch_of=lambda session_id: epoch)
+    peers: Any = SimpleNamespace(epoch_of=lambda session_id: epoch, is_orphan=lambda session_id: False)
     return Replays(nothing, index, remotes, partial(asyncio.sleep, 0), places, peers, nothing)
 
 

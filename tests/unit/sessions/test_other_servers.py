@@ -56,7 +56,11 @@ class FakeCluster:
     @property
     def peers(self) -> Any:
         return SimpleNamespace(
-            epoch_of=lambda session_id: self.epoch, watch=self.watch, nodes=lambda: (), growths_of=self.growths_of
+            epoch_of=lambda session_id: self.epoch,
+            watch=self.watch,
+            nodes=lambda: (),
+            growths_of=self.growths_of,
+            is_orphan=lambda session_id: False,
         )
 
     async def growths_of(self, session_id: str, after: int) -> list[Growth]:

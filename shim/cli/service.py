@@ -37,6 +37,12 @@ BURST, BURST_S = 10, 300
 """The manager gives up after so many starts within so many seconds."""
 OPEN_FILES = 65_536
 
+KILL = """# The server gets the signal and ends its agents itself; what is left after the time is killed.
+KillMode=mixed"""
+KILL_BUT_HOLDERS = """# Holders keep agents over a restart or a crash. A stop is a Ctrl-C for the server, which ends its agents.
+KillMode=process
+KillSignal=SIGINT
+RestartKillSignal=SIGTERM"""
 HARDENING = (
     ("NoNewPrivileges=yes", "no sudo, no other setuid program"),
     ("RestrictSUIDSGID=yes", "no new setuid files"),
@@ -61,6 +67,8 @@ class Plan:
     host: str = "127.0.0.1"
     port: int = 4096
     harden: bool = False
+    outlive: bool = False
+    """Whether turns go on when the server restarts."""
     log: Path = Path("/dev/null")
     """File to which launchd writes the output. systemd uses its journal."""
 
@@ -87,8 +95,7 @@ ExecReload=/bin/kill -HUP $MAINPID
 WorkingDirectory={_escape(str(plan.home))}
 Restart=on-failure
 RestartSec={RESTART_S}
-# The server gets the signal and ends its agents itself; what is left after the time is killed.
-KillMode=mixed
+{KILL_BUT_HOLDERS if plan.outlive else KILL}
 TimeoutStopSec={STOP_S}
 LimitNOFILE={OPEN_FILES}
 LimitCORE=0
@@ -259,7 +266,14 @@ def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden:
     if not keys.exists():
         _write(keys, "# NAME=VALUE lines for the service: API keys, OPENCODE_SERVER_PASSWORD. Only you can read this file.\n")
     plan = Plan(
-        (program(),), (environment, keys), Path.home(), settings.hostname, settings.port, harden=harden, log=service_manager.log
+        (program(),),
+        (environment, keys),
+        Path.home(),
+        settings.hostname,
+        settings.port,
+        harden=harden,
+        outlive=settings.outlive,
+        log=service_manager.log,
     )
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path, text in service_manager.files(plan).items():

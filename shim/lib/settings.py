@@ -463,8 +463,8 @@ class Settings(BaseModel):
 
     outlive: bool = Field(
         default=False,
-        description="Whether a turn of Claude Code goes on when the server restarts or dies (docs/architecture.md). No agents "
-        "wait for sessions then.",
+        description="Whether a turn of Claude Code, Codex, Pi or claude-agent-acp goes on when the server restarts or dies "
+        "(docs/architecture.md). No agents wait for sessions then. A service must be installed again after a change.",
     )
 
     abort_timeout_s: float = Field(

@@ -18,12 +18,12 @@ from .support.children import wait_for
 from .support.wire import Json, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
-TURN_S = 60
+TURN_S = 90
 
 
-@pytest.fixture
-def server() -> Iterator[Bench]:
-    with bench(CLAUDE, SHIM_OUTLIVE="true") as made:
+@pytest.fixture(params=[CLAUDE, "codex", "pi", "claude-agent-acp"])
+def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    with bench(request.param, SHIM_OUTLIVE="true") as made:
         yield made
 
 
@@ -71,7 +71,8 @@ def test_an_open_permission_is_answered_to_the_next_server(server: Bench, kill: 
     server.api.post(f"/permission/{again['id']}/reply", {"reply": "once"})
     messages = until_idle(server, session)
     assert [call["state"]["status"] for call in tools(messages)] == ["completed"], json.dumps(messages)[-3000:]
-    assert (server.place.project / "made.txt").exists()
+    if server.agent != "codex":  # its own sandbox has no writable place here
+        assert (server.place.project / "made.txt").exists()
     assert texts(messages)[-1]
     check_one_turn(server, session)
     server.api.prompt(session, "[scene:text] once more")
@@ -82,16 +83,18 @@ def test_an_open_permission_is_answered_to_the_next_server(server: Bench, kill: 
 def test_text_streams_on_over_kills_at_random(server: Bench, seed: int) -> None:
     chance = random.Random(seed)
     session = server.api.session()
-    server.api.prompt(session, "[scene:drip:300] talk")
+    server.api.prompt(session, "[scene:drip:600] talk")
     wait_for(lambda: texts(server.api.messages(session)), TURN_S, "no text")
     for _ in range(3):
         time.sleep(chance.random())
         server.restart(kill=True)
-        assert session in server.api.status(), server.shim.child.log()[-4000:]
+        if session not in server.api.status():  # a slow machine has heard all meanwhile
+            break
+    assert "tape.taken_up" in server.shim.child.log(), server.shim.child.log()[-4000:]
     messages = until_idle(server, session)
     said = texts(messages)
     assert len(said) == 1, said
-    assert len(said[0].split()) == 300, said
+    assert len(said[0].split()) == 600, said
     check_one_turn(server, session)
 
 

@@ -8,13 +8,18 @@ import socket
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.support.agents import agents_environment
 from tests.e2e.support.children import wait_for
+from tests.e2e.support.places import Place
+from tests.e2e.support.servers import Model
 from tests.e2e.support.user_systemd import UserSystemd, skip_reason, user_systemd
+from tests.e2e.support.wire import Api
 
 pytestmark = [
     pytest.mark.e2e,
@@ -100,6 +105,38 @@ def test_a_service_is_installed_reloaded_restarted_and_removed(systemd: UserSyst
     assert not list((tmp_path / ".config" / "systemd").rglob("opencode-shim*"))
     with pytest.raises(OSError):
         ask(url, "/global/health")
+
+
+def test_a_turn_outlives_restarts_of_the_service_and_ends_with_its_stop(systemd: UserSystemd, url: str, tmp_path: Path) -> None:
+    place = Place.make()
+    with closing(Model(place)) as model:
+        systemd.run(PROGRAM, "config", "set", "outlive", "true")
+        systemd.run(PROGRAM, "config", "set", "data_dir", str(place.home / "data"))  # a socket's path is short
+        systemd.run(PROGRAM, "service", "install", "--no-linger")
+        keys = {**agents_environment(place, model.url, ["claude"]), "IS_SANDBOX": "1"}
+        lines = (f"{name}={value}\n" for name, value in keys.items())
+        (tmp_path / ".config" / "opencode-shim" / "keys.env").write_text("".join(lines))
+        systemd.run(PROGRAM, "service", "restart")
+        api = Api(url, place.project)
+        session = api.session()
+        api.prompt(session, "[scene:ask_bash] make")
+
+        def open_requests() -> list[str]:
+            return [request["id"] for request in api.get("/permission")]
+
+        requests = wait_for(open_requests, WAIT_S, "no permission is asked")
+        systemd.run(PROGRAM, "service", "restart")
+        assert wait_for(open_requests, WAIT_S, lambda: systemd.run(PROGRAM, "service", "logs").stdout) == requests
+        systemd.run("kill", "-9", show(systemd, "MainPID"))
+        until(systemd, "NRestarts", "1")
+        until(systemd, "ActiveState", "active")
+        assert wait_for(open_requests, WAIT_S, lambda: systemd.run(PROGRAM, "service", "logs").stdout) == requests
+        held = list((place.home / "data" / "held").iterdir())
+        assert len(held) == 1
+        systemd.run(PROGRAM, "service", "stop")
+        wait_for(lambda: not held[0].exists(), WAIT_S, "the holder is left")
+        until_logged(systemd, "turns.ended")
+    place.remove()
 
 
 @pytest.mark.parametrize("harden", [pytest.param(False, marks=pytest.mark.nightly), True])

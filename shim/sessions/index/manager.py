@@ -125,6 +125,8 @@ class SessionManager:
             await asyncio.wait(tasks)
         spares = () if self.deps.spares is None else (self.deps.spares.close(),)
         ended = [actor for actor in self.index.actors() if not takeover.leave(actor, self.deps.tapes)]
+        if busy := [actor.main.id for actor in ended if actor.main.machine.busy]:
+            log.warning("turns.ended", sessions=busy, why="the server stops")
         await asyncio.gather(*(actor.close() for actor in ended), *spares)
         await self._checkpoints.close()
         self.index.retry()

@@ -45,8 +45,8 @@ log = structlog.get_logger()
 
 ROWS = "tapes"
 """Namespace of the store: session -> row."""
-AGENTS = frozenset({"claude"})
-"""Agents whose turns are taken up."""
+AGENTS = frozenset({"claude", "codex", "pi", "claude-agent-acp"})
+"""Agents whose turns are taken up: those with which `make outlive` was run."""
 LEASE_S = 15 * 60
 """Seconds that a working agent goes on without a server."""
 LIMIT_CALLS = 5_000
@@ -236,7 +236,12 @@ class Tapes:
     def begin(self, session_id: str, agent: Agent) -> Tape | None:
         """A tape for an agent that is to be started. None if it ends with its server."""
         tape = Tape(self, session_id, lambda: None)
-        return tape if agent.spec.name in AGENTS and tape.hold.fits else None
+        if agent.spec.name not in AGENTS:
+            return None
+        if not tape.hold.fits:
+            log.warning("tape.path_too_long", folder=str(self.folder), do="Set data_dir to a shorter path.")
+            return None
+        return tape
 
     def touch(self, tape: Tape) -> None:
         """Hold back commits until the row of this tape is written, at the loop's next round."""

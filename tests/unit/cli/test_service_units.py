@@ -26,6 +26,12 @@ def test_a_command_line_is_quoted_for_systemd() -> None:
     )
 
 
+def test_a_restart_leaves_holders_alone_and_a_stop_ends_agents() -> None:
+    unit = options(service_unit(Plan(PLAN.argv, (), HOME, outlive=True)))
+    assert (unit["KillMode"], unit["KillSignal"], unit["RestartKillSignal"]) == ("process", "SIGINT", "SIGTERM")
+    assert options(service_unit(PLAN))["KillMode"] == "mixed"
+
+
 def test_nothing_that_breaks_agents_is_set() -> None:
     breaking = {"MemoryDenyWriteExecute", "RestrictNamespaces", "SystemCallFilter", "ProtectHome", "PrivateTmp", "ProtectSystem"}
     plain, hard = options(service_unit(PLAN)), options(service_unit(Plan(PLAN.argv, (), HOME, harden=True)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import socket
 import stat
 import time
@@ -201,6 +202,26 @@ async def test_an_agent_waits_while_too_much_is_unread(tmp_path: Path) -> None:
     assert len(seen_again.lines) == 300_001
     await again.stop()
     del seen
+
+
+async def test_an_agent_waits_while_the_disk_is_full(tmp_path: Path) -> None:
+    """The tape may not grow: nothing is lost, and all comes when there is room again."""
+    process, seen = await begin(tmp_path, "echo.py")
+    await seen.wait_for_line(b"ready")
+    tape, lines = process.hold.folder / "tape", [b"%d " % number + b"x" * 1000 for number in range(50)]
+    limit, pid = tape.stat().st_size + 5, parent_of(process.pid)  # a record begins, and does not end
+    before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    for line in lines:
+        process.write(line)
+    await is_refused(process)  # it goes on to look at what it waits for
+    await is_refused(process)
+    assert tape.stat().st_size <= limit
+    assert seen.lines == [b"ready"]
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+    await seen.wait_for_line(lines[-1])
+    assert seen.lines == [b"ready", *lines]
+    await process.stop()
+    assert seen.exits[0].code == 0
 
 
 async def test_a_holder_of_an_unknown_version_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

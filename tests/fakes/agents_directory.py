@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import cast
 
+from shim.agents.directory_offers import DirectoryOffers
 from shim.agents.keys import KeyStore, key_variables
 from shim.agents.plugins import BrokenPlugin
 from shim.host.config.opencode_config import UNREAD, OpenCodeConfig
@@ -96,7 +97,8 @@ class FakeAgents:
 
 def services_for_choice(agents: FakeAgents, config: OpenCodeConfig = UNREAD) -> SessionDeps:
     """As much of the services of sessions as the choice of an agent, a model and a mode takes."""
-    return cast("SessionDeps", SimpleNamespace(agents=agents, config_now=lambda directory: config))
+    services = SimpleNamespace(agents=agents, config_now=lambda directory: config, local_offers=DirectoryOffers())
+    return cast("SessionDeps", services)
 
 
 def agent(

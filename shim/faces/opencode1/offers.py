@@ -94,7 +94,7 @@ def agent(mode: OfferedMode, offers: Sequence[Offer] = (), setup: DirectorySetup
         if any(offer.spec.name == provider and model in models_of(offer) for offer in offers):
             row["model"] = {"providerID": provider, "modelID": model}
         more = {"prompt": own.prompt, "variant": own.variant, "color": own.color, "steps": own.steps, "hidden": own.is_hidden}
-        row |= {key: value for key, value in more.items() if value}  # type: ignore[typeddict-item]
+        row = cast("host_types.Agent", {**row, **{key: value for key, value in more.items() if value}})
     return row
 
 

@@ -11,12 +11,15 @@ what is beyond is left out. AGENTS.md of a project is not read here: agents read
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from ipaddress import ip_address
 from pathlib import Path, PurePath
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -106,11 +109,20 @@ def _entries(values: Any) -> list[str]:
 def _page(url: str) -> str:
     """The text of a page, at most LIMIT_BYTES of it. Raises OSError, ValueError."""
     from http.client import HTTPException  # late: most people name no page
-    from urllib.request import urlopen
+    from urllib.request import HTTPRedirectHandler, build_opener
+
+    class Redirects(HTTPRedirectHandler):
+        """A page that the person names may be anywhere. Where it leads to is not theirs: it must be its own host, or public."""
+
+        def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+            before, after = urlsplit(str(req.full_url)), urlsplit(newurl)
+            if after.scheme not in ("http", "https") or (after.netloc != before.netloc and not _is_public(after.hostname or "")):
+                raise ValueError(f"it leads to {after.scheme}://{after.netloc}, which is not public")
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
 
     end, data = time.monotonic() + 2 * URL_S, b""
     try:
-        with urlopen(url, timeout=URL_S) as page:  # noqa: S310 - `_pages` takes http and https alone
+        with build_opener(Redirects).open(url, timeout=URL_S) as page:
             while len(data) < LIMIT_BYTES and (chunk := page.read1(2**16)):
                 data += chunk
                 if time.monotonic() > end:
@@ -118,6 +130,11 @@ def _page(url: str) -> str:
     except HTTPException as error:
         raise ValueError(str(error) or type(error).__name__) from error
     return data[:LIMIT_BYTES].decode("utf-8", "replace").strip()
+
+
+def _is_public(host: str) -> bool:
+    """Whether all addresses of a host are public: not of this machine, its network or its provider. Raises OSError."""
+    return all(ip_address(row[4][0]).is_global for row in socket.getaddrinfo(host, None))
 
 
 def _folders(directory: str) -> list[Path]:

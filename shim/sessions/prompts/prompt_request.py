@@ -103,7 +103,7 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
         why = why if config.offers(provider) else ' "disabled_providers" of opencode.json has it.'
         raise UnknownChoice(f'Provider not found: "{provider}".{why} Available: {names}.')
     if agent.spec.setup.reads_own:
-        agent = await _agent_there(deps, agent, session.record.directory, model_id, body.mode)
+        agent = await _agent_there(deps, agent, session.record.directory, model_id, body.mode or session.record.mode)
     catalogue = agent.catalogue
     model_id = model_id or catalogue.default_model or (catalogue.models[0].id if catalogue.models else OWN_CHOICE)
     model = _model(agent, model_id)
@@ -113,6 +113,8 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
     mode = body.mode or session.record.mode or _default_mode(config, [*agent_modes, *config.primary_agents])
     base = ""
     if mode in config.primary_agents and mode not in agent_modes:
+        if agent.spec.setup.reads_own:  # it would run without the agent's rules, which it reads itself
+            raise UnknownChoice(f'{agent.spec.title} does not have the agent "{mode}" here. Trust the project if it is its own.')
         base = BUILD
     elif mode not in agent_modes:
         modes = {m.id for a in agents.usable() for m in modes_of(a.spec, a.catalogue)} - config.disabled_agents

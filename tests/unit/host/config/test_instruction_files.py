@@ -115,6 +115,29 @@ def test_a_page_is_asked_for_once_and_its_last_text_counts_while_it_is_gone(home
     assert asked == ["/personal"] * 3
 
 
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [("/here", "HERE"), ("http://localhost:{port}/here", ""), ("http://169.254.169.254/latest", ""), ("ftp://127.0.0.1/x", "")],
+)
+def test_a_page_leads_to_its_own_host_or_to_a_public_one(place: str, text: str, home: Path, project: Path) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/here" else 302)
+            self.send_header("Location", place.format(port=self.server.server_address[1]))
+            self.end_headers()
+            self.wfile.write(b"HERE")
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        source = Source("personal", "personal", {"instructions": [f"http://127.0.0.1:{server.server_port}/start"]})
+        files = InstructionFiles(home, home / ".config" / "opencode")
+        texts = files.read(str(project), OpenCodeConfig(merge((source,)), sources=(source,))).personal
+        server.shutdown()
+    assert "".join(texts)[-4:] == text
+
+
 def test_skills_of_the_project_count_with_the_project_alone(home: Path, project: Path) -> None:
     head = "---\nname: {0}\ndescription: d\n---\n"
     put(home / ".config/opencode/skills/mine/SKILL.md", head.format("mine"))

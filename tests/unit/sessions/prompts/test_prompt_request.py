@@ -17,6 +17,7 @@ from universal.agents.acp.spec import UNTOLD
 from universal.codec import Catalogue, Model
 from universal.session.model import Session
 from universal.session.values import ModelRef, SessionRecord
+from universal.setup import SetupUse
 
 TOLD = Catalogue(models=(Model("one", "One"), Model("two", "Two", variants=("high",))), default_model="two")
 
@@ -115,6 +116,16 @@ async def test_a_disabled_mode_or_provider_takes_no_prompt_that_names_it() -> No
             await choose_default(personal, project, mode="plan")
     with pytest.raises(InvalidRequest, match=r'Provider not found: "acp".*Available: codex\.'):
         await choose_default({"disabled_providers": ["acp"]}, model=ModelRef("acp", "one"))
+
+
+async def test_an_agent_of_the_configuration_that_opencode_does_not_have_here_takes_no_prompt() -> None:
+    """It would run as `build`, and so without the rules that OpenCode reads itself."""
+    opencode = agent("opencode", "OpenCode", TOLD)
+    agents = FakeAgents(replace(opencode, spec=replace(opencode.spec, setup=SetupUse(reads_own=True))))
+    deps = services_for_choice(agents, config({}, {"agent": {"poet": {"permission": {"bash": "deny"}}}}))
+    session = Session(SessionRecord("ses_1"), "opencode")
+    with pytest.raises(InvalidRequest, match='OpenCode does not have the agent "poet" here'):
+        await choose(deps, session, PromptRequest((), mode="poet"))
 
 
 async def test_the_last_choice_of_a_session_comes_before_the_configuration() -> None:

@@ -551,12 +551,13 @@ class AgentFolder:
 
 
 class Conversation(NamedTuple):
-    """A conversation that an agent has stored. `created`: RFC3339; `title`: its name, or the beginning of its first prompt."""
+    """A stored conversation. `created`: RFC3339; `title`: its name, or its first prompt's beginning; `updated_ms`: last write."""
 
     id: str
     directory: str
     title: str
     created: str
+    updated_ms: int = 0
 
 
 class ConversationPrompt(NamedTuple):
@@ -569,19 +570,27 @@ ConversationEvent: TypeAlias = tuple[str, ConversationPrompt | Fact]
 """(time as RFC3339, what was said)."""
 
 
-class ConversationFiles(NamedTuple):
+class ConversationReader(Protocol):
+    """Reads a conversation from lines of a file's beginning and end, or a row of the program's list; what was said from all."""
+
+    def read(self, rows: Sequence[JsonObject], /) -> Conversation | None: ...
+    def events(self, rows: Sequence[JsonObject], ids: IdFactory, /) -> Iterator[ConversationEvent]: ...
+
+
+class ConversationStore(NamedTuple):
     """Where an agent's own program stores conversations, and how they are read.
 
-    files    glob below the agent's own folder (`AgentSpec.own_folder`); each is a file of JSON lines whose name is the id
-    read     from lines of the beginning and of the end of a file: the conversation, or None
-    events   from all lines: what was said, in order
-    command  what continues it in the agent's own program, with {id}
+    reader   returns the module that reads them, when needed; `command` continues one in the agent's own program, with {id}
+    files    glob with {id} below the agent's own folder (`AgentSpec.own_folder`): files of JSON lines
+    args     without files: arguments of the program that tells them by JSON-RPC
+    ask      (directory, id; "" for the list) -> lines for it; the answer to the last has id 1
     """
 
-    files: str
-    read: Callable[[Sequence[JsonObject]], Conversation | None]
-    events: Callable[[Sequence[JsonObject], IdFactory], Iterator[ConversationEvent]]
+    reader: Callable[[], ConversationReader]
     command: str
+    files: str = ""
+    args: tuple[str, ...] = ()
+    ask: Callable[[str, str], tuple[bytes, ...]] = lambda _directory, _id: ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -655,7 +664,7 @@ class AgentSpec:
     """What to do with a program of another major version, in one sentence."""
     shared_binaries: tuple[str, ...] = ()
     """Names, after `binaries`, of programs that another agent has too. One is taken only if it tells a version of `major`."""
-    conversations: ConversationFiles | None = None
+    conversations: ConversationStore | None = None
     """How the conversations that its own program has stored are read. None: they are not."""
     structured: Literal["", "any", "strict"] = ""
     """Which schemas of an answer it takes; "strict": those in which each object names all its properties and requires them."""

@@ -12,9 +12,9 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,9 @@ from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, ShimError
 from shim.lib.settings import Settings
 from shim.main.app import SERVICES, build_app, find_agents
-from shim.processes.agent_pipes import AgentProcess
+from shim.processes.answers import ask
 from shim.store.memory import MemoryStore
-from universal.codec import AgentSpec, Exit, LaunchSpec, LoginCheck
+from universal.codec import AgentSpec, LoginCheck
 from universal.lib.jsonvalue import arr, obj, text
 from universal.permissions import PERMISSION_KEYS
 from universal.sandbox import TIGHTER, SandboxUse
@@ -165,64 +165,6 @@ async def _events(stream: Any) -> AsyncIterator[dict[str, Any]]:
     async for line in stream.content:
         if line.startswith(b"data:"):
             yield obj(json.loads(line[5:]))
-
-
-# --- one answer of a program ------------------------------------------------------------------------------------
-
-MOST_LINES = 500
-"""Maximum number of output lines that are kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandOutput:
-    """The program's output. `over` is False if it neither ended nor printed the expected line in time."""
-
-    text: str
-    exit: Exit | None
-    over: bool
-
-
-async def ask(
-    argv: tuple[str, ...],
-    env: Mapping[str, str],
-    *,
-    wait_s: float,
-    lines: Sequence[bytes] = (),
-    enough: Callable[[str], bool] = lambda _: False,
-) -> CommandOutput:
-    """Run a program in `/`, write `lines`, and kill it once it ends or prints a line for which `enough` is true.
-
-    Without `lines` its stdin is closed at once. Raises AgentError if it cannot be started.
-    """
-    output: list[str] = []
-    over: asyncio.Future[Exit | None] = asyncio.get_running_loop().create_future()
-
-    def finish(exit_: Exit | None) -> None:
-        if not over.done():
-            over.set_result(exit_)
-
-    def on_lines(more: list[bytes]) -> None:
-        for line in more[: MOST_LINES - len(output)]:
-            output.append(line.decode("utf-8", "replace"))
-            if enough(output[-1]):
-                finish(None)
-
-    process = await AgentProcess.spawn(LaunchSpec(argv, cwd=os.sep), env, on_lines=on_lines, on_exit=finish, name="ask")
-    exit_: Exit | None = None
-    in_time = True
-    try:
-        for line in lines:
-            process.write(line)
-        if not lines:
-            process.close_input()
-        async with asyncio.timeout(wait_s):
-            exit_ = await over
-    except TimeoutError:
-        in_time = False
-    finally:
-        process.kill()
-    text = "\n".join([*output, exit_.stderr if exit_ is not None else ""])
-    return CommandOutput(text, exit_, in_time)
 
 
 # --- `opencode-shim doctor` -----------------------------------------------------------------------------------

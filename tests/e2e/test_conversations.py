@@ -9,46 +9,62 @@ import pytest
 
 from .support.agents import AGENTS
 from .support.bench import CLAUDE, Bench, Watch
-from .support.places import REPO, program
+from .support.places import NODE, REPO, program
 from .support.wire import Json, Stream, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 
-def run_claude(server: Bench, *words: str) -> str:
-    """What `claude -p` prints, in the project."""
-    env = server.place.env(**AGENTS[CLAUDE].prepare(server.place, server.model.url), IS_SANDBOX="1")
-    argv = [program(CLAUDE), "-p", *words, "--dangerously-skip-permissions"]
-    done = subprocess.run(argv, env=env, cwd=server.place.project, capture_output=True, text=True, timeout=60, check=False)
+CODEX, PI = "codex", "pi"
+WORDS: dict[str, tuple[str, ...]] = {
+    CLAUDE: ("--dangerously-skip-permissions", "-p"),
+    CODEX: ("exec", "--dangerously-bypass-approvals-and-sandbox"),
+    PI: ("-p",),
+}
+COMMANDS = {CLAUDE: "claude --resume", CODEX: "codex resume", PI: "pi --session"}
+TITLES = {CLAUDE: "Claude Code", CODEX: "Codex", PI: "Pi"}
+TOOLS = {CLAUDE: ["read", "edit"], CODEX: ["bash", "apply_patch"], PI: ["read", "edit"]}
+
+
+def run_agent(server: Bench, *words: str) -> str:
+    """What the agent's own program prints, in the project."""
+    name = server.agent
+    env = server.place.env(**AGENTS[name].prepare(server.place, server.model.url), IS_SANDBOX="1")
+    argv = [program(name), *WORDS[name], *words]
+    env["PATH"] = f"{NODE}:{env['PATH']}"
+    place, nothing = server.place.project, subprocess.DEVNULL
+    done = subprocess.run(argv, env=env, cwd=place, stdin=nothing, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return done.stdout
 
 
 def list_conversations(server: Bench) -> list[Json]:
-    return server.api.get("/v1/agents/claude/x-sessions")["sessions"]
+    return server.api.get(f"/v1/agents/{server.agent}/x-sessions")["sessions"]
 
 
-@pytest.mark.parametrize("server", [CLAUDE], indirect=True)
+@pytest.mark.parametrize("server", [CLAUDE, CODEX, PI], indirect=True)
 def test_a_conversation_of_the_terminal_opens_with_its_history_and_goes_on(server: Bench, stream: Stream) -> None:
     assert list_conversations(server) == []
-    run_claude(server, "[scene:read_edit] please")
+    run_agent(server, "[scene:read_edit] please")
     (row,) = list_conversations(server)
-    assert (row["title"], row["command"]) == ("[scene:read_edit] please", f"claude --resume {row['id']}")
-    argv = [str(REPO / ".venv/bin/opencode-shim"), "sessions", "claude", row["id"], "--url", server.url]
+    assert (row["title"], row["command"]) == ("[scene:read_edit] please", f"{COMMANDS[server.agent]} {row['id']}")
+    argv = [str(REPO / ".venv/bin/opencode-shim"), "sessions", server.agent, row["id"], "--url", server.url]
     argv += ["--directory", str(server.place.project)]
     said = subprocess.run(argv, env=server.place.env(), capture_output=True, text=True, timeout=60, check=True).stdout
     session = said.split()[2].rstrip(":")
     listed = {info["id"]: info for info in server.api.get("/session")}[session]
-    assert listed["title"] == "[scene:read_edit] please (Claude Code)"
+    assert listed["title"] == f"[scene:read_edit] please ({TITLES[server.agent]})"
     history = server.api.messages(session)
     assert texts(history) == ["I'll read the file first.", "Now I'll add a line.", "Done!"]
-    assert [(tool["tool"], tool["state"]["status"]) for tool in tools(history)] == [("read", "completed"), ("edit", "completed")]
+    assert [(tool["tool"], tool["state"]["status"]) for tool in tools(history)] == [
+        (name, "completed") for name in TOOLS[server.agent]
+    ]
     watch = Watch(server.api, stream, session)
     at = watch.prompt("[scene:see:read_edit] and now")
     stream.idle(session, since=at)
     assert "the word read_edit" in texts(server.api.messages(session))[-1], "the model has the conversation"
-    assert list_conversations(server)[0]["sessionId"] == session
-    assert server.api.post(f"/v1/agents/claude/x-sessions/{row['id']}")["sessionId"] == session, "it is opened once"
+    assert [row.get("sessionId") for row in list_conversations(server)] == [session]
+    assert server.api.post(f"/v1/agents/{server.agent}/x-sessions/{row['id']}")["sessionId"] == session, "it is opened once"
 
 
 @pytest.mark.parametrize("server", [CLAUDE], indirect=True)
@@ -56,4 +72,4 @@ def test_a_conversation_begun_here_goes_on_in_the_terminal(server: Bench, stream
     watch = Watch.on(server.api, stream)
     watch.wait_for_end(watch.prompt("[scene:text] remember magenta"))
     (row,) = [row for row in list_conversations(server) if row.get("sessionId") == watch.session]
-    assert "the word magenta" in run_claude(server, "[scene:see:magenta] what?", "--resume", row["id"]), json.dumps(row)
+    assert "the word magenta" in run_agent(server, "[scene:see:magenta] what?", "--resume", row["id"]), json.dumps(row)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ from shim.agents.directory import Agent
 from shim.host.files.roots import require
 from shim.lib import disk
 from shim.lib.errors import InvalidRequest
+from shim.processes.answers import ask
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.dependencies import DirectoryProject
 from shim.sessions.session.native_sessions import NativeSession
@@ -22,15 +25,20 @@ from universal.codec import Conversation, ConversationEvent, ConversationPrompt
 from universal.events import EventData, EventType, ItemData, Source, TurnData, UniversalEvent
 from universal.items import TextPart
 from universal.lib.jsonline import parse
-from universal.lib.jsonvalue import JsonObject
+from universal.lib.jsonvalue import JsonObject, arr, obj
 from universal.session.model import SessionRecord
 from universal.session.user_prompt import PromptItem, UserPrompt
 from universal.session.values import ModelRef, Text
 
 LOOK_BYTES = 2**17
 """Bytes that are read of the beginning and of the end of each file for the list."""
-FILE_BYTES = 2**28
+FILE_BYTES = 2**26
+"""Maximum size of a conversation that is opened: 64 MiB. Claude Code writes 350 KB for five small turns."""
 LISTED = 200
+COPIED = 50
+"""Events that are copied before others have the loop."""
+ANSWER_S = 30.0
+"""Seconds for an answer of the agent's own program. Codex: 0.7 s with one conversation."""
 DAY_MS = 86_400_000
 _ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
@@ -48,59 +56,75 @@ async def stored_sessions(manager: SessionManager, agent: Agent, directory: str,
     here = {native.id: entry.record.id for entry in manager.index if (native := entry.native.get(agent.spec.name)) is not None}
     since_ms = manager.deps.clock.now_ms() - days * DAY_MS
 
-    def look() -> list[StoredSession]:
-        found: list[StoredSession] = []
+    def look() -> Iterator[Conversation]:
         for updated_ms, path in _files(manager, agent, "*"):
-            if updated_ms < since_ms or len(found) == LISTED:
+            if updated_ms < since_ms:
                 break
-            own = _read(agent, path)
-            if own is not None and own.directory == directory:
-                found.append(StoredSession(own, updated_ms, here.get(own.id, "")))
-        return found
+            own = _read(agent, path, directory)
+            if own is not None:
+                yield own._replace(updated_ms=updated_ms)
 
-    return await asyncio.to_thread(look)
+    if (store := agent.spec.conversations) is None:
+        return []
+    if store.files:
+        found = await asyncio.to_thread(lambda: [*islice(look(), LISTED)])
+    else:
+        rows = arr((await _ask_program(manager, agent, directory)).get("data"))
+        found = [own for row in rows if (own := store.reader().read([obj(row)])) is not None]
+    return [
+        StoredSession(own, own.updated_ms, here.get(own.id, ""))
+        for own in found
+        if own.directory == directory and own.updated_ms >= since_ms
+    ]
 
 
 async def open_stored(
     manager: SessionManager, agent: Agent, id_: str, project: DirectoryProject, directory: str
 ) -> SessionRecord:
     """Make a session of a conversation, or return the one that has it. Raises InvalidRequest, LimitReached, Forbidden."""
-    name = agent.spec.name
-    for entry in manager.index:
-        if (native := entry.native.get(name)) is not None and native.id == id_:
-            return entry.record
-    if agent.spec.conversations is None or _ID.fullmatch(id_) is None:
+    name, store, model = agent.spec.name, agent.spec.conversations, agent.catalogue.default_model or "default"
+
+    def find() -> SessionRecord | None:
+        return next((e.record for e in manager.index if (native := e.native.get(name)) is not None and native.id == id_), None)
+
+    if (record := find()) is not None:
+        return record
+    if store is None or _ID.fullmatch(id_) is None:
         raise InvalidRequest(f"{agent.spec.title} has no conversation {id_[:100]} that could be opened.", path=("id",))
 
-    def look() -> tuple[Conversation | None, list[JsonObject]]:
+    def look(thread: JsonObject) -> tuple[Conversation | None, list[ConversationEvent]]:
+        own, rows = (store.reader().read([thread]), [thread]) if thread else (None, list[JsonObject]())
         for _, path in _files(manager, agent, id_):
-            with disk.open_file(path) as (file, _state):
-                return _read(agent, path), [*_rows(file.read(FILE_BYTES))]
-        return None, []
+            with disk.open_file(path) as (file, state):
+                if state.st_size > FILE_BYTES:
+                    raise InvalidRequest(f"{path.name} has {state.st_size} bytes; at most {FILE_BYTES} are read.", path=("id",))
+                rows = [*_rows(file.read(FILE_BYTES))]
+            own = store.reader().read(rows)
+        is_here = own is not None and own.directory == directory
+        return own, [*store.reader().events(rows, manager.deps.ids.factory())] if is_here else []
 
-    own, rows = await asyncio.to_thread(look)
+    thread = {} if store.files else obj((await _ask_program(manager, agent, directory, id_)).get("thread"))
+    own, events = await asyncio.to_thread(look, thread)
     if own is None or own.directory != directory:
         where = f" It is one of {own.directory}." if own is not None else ""
         raise InvalidRequest(f"{agent.spec.title} has stored no conversation {id_} of this directory.{where}", path=("id",))
     await require(directory, manager.deps.roots)
-    command = agent.spec.conversations.command.format(id=id_)
-    metadata = {"own_session": {"agent": name, "id": id_, "command": command}}
+    if (record := find()) is not None:  # somebody else has opened it meanwhile
+        return record
+    metadata = {"own_session": {"agent": name, "id": id_, "command": store.command.format(id=id_)}}
     title = f"{own.title} ({agent.spec.title})"
     record = manager.create(directory, project, title=title, agent_name=name, path=project.path_of(directory), metadata=metadata)
+    entry = manager.index.get(record.id)
+    entry.native[name] = NativeSession(id_, started=True)
     state = await manager.state(record.id)
-    model = ModelRef(name, agent.catalogue.default_model or "default")
-    events = agent.spec.conversations.events(rows, manager.deps.ids.factory())
-    _copy(state, events, manager, model)
-    actor = await manager.actor(record.id)
-    actor.native[name] = NativeSession(id_, started=True)
-    if (entry := manager.index.find(record.id)) is not None:
-        manager.index.save(entry)
+    await _copy(state, events, manager, ModelRef(name, model))
+    manager.index.save(entry)
     state.notify_changed()
     announce(manager, state)
     return state.session.record
 
 
-def _copy(state: SessionState, events: Iterator[ConversationEvent], manager: SessionManager, model: ModelRef) -> None:
+async def _copy(state: SessionState, events: Sequence[ConversationEvent], manager: SessionManager, model: ModelRef) -> None:
     """Write what was said into a session's journal, each prompt with its answer as a turn."""
     turn_id = ""
 
@@ -119,7 +143,9 @@ def _copy(state: SessionState, events: Iterator[ConversationEvent], manager: Ses
         state.copy(event)
 
     at = ""
-    for at, said in events:
+    for place, (at, said) in enumerate(events):
+        if place % COPIED == 0:
+            await asyncio.sleep(0)  # a long history would hold up every other client
         if isinstance(said, ConversationPrompt):
             if turn_id:
                 note(at, EventType.TURN_ENDED, TurnData(phase="ended", turn_id=turn_id, metadata={"reason": "completed"}))
@@ -135,24 +161,49 @@ def _copy(state: SessionState, events: Iterator[ConversationEvent], manager: Ses
 
 
 def _files(manager: SessionManager, agent: Agent, name: str) -> list[tuple[int, Path]]:
-    """(time of the last change in ms, path) of the agent's files with this name, the newest first. Blocking."""
+    """(time of the last change in ms, path) of the agent's files with this id, the newest first. Blocking."""
     folder, own = agent.spec.own_folder, agent.spec.conversations
     if folder is None or own is None:
         return []
     environ = manager.deps.agents.environment()
     place = environ.get(folder.variable) or folder.path.replace("~", environ.get("HOME") or str(Path.home()), 1)
-    found = Path(place).glob(own.files.replace("*.jsonl", f"{name}.jsonl"))
-    return sorted(((int(path.stat().st_mtime * 1000), path) for path in found), reverse=True)
+    found = list[tuple[int, Path]]()
+    for path in Path(place).glob(own.files.format(id=name)) if own.files else ():
+        with suppress(OSError):  # removed meanwhile
+            state = path.lstat()
+            found += [(int(state.st_mtime * 1000), path)] if disk.is_regular(state) else []  # no link, no pipe
+    return sorted(found, reverse=True)
 
 
-def _read(agent: Agent, path: Path) -> Conversation | None:
+def _read(agent: Agent, path: Path, directory: str) -> Conversation | None:
+    """The conversation of a file, from its beginning and its end. None for one of another directory, or that is gone."""
     own = agent.spec.conversations
-    with disk.open_file(path) as (file, state):
+    with suppress(OSError), disk.open_file(path) as (file, state):
         head = file.read(LOOK_BYTES)
         file.seek(max(state.st_size - LOOK_BYTES, len(head)))
-        rows = [*_rows(head), *_rows(file.read(LOOK_BYTES))]
-    session = own.read(rows) if own is not None else None
-    return session._replace(id=path.stem) if session is not None else None
+        tail = file.read(LOOK_BYTES)
+        name = json.dumps(directory, ensure_ascii=False).encode()
+        if own is None or (name not in head and name not in tail):  # most files are of other projects, and are not parsed
+            return None
+        session = own.reader().read([*_rows(head), *_rows(tail)])
+        return session._replace(id=path.stem.rpartition("_")[2]) if session is not None else None
+    return None
+
+
+async def _ask_program(manager: SessionManager, agent: Agent, directory: str, id_: str = "") -> JsonObject:
+    """The answer of the agent's own program about its conversations, or {} for an error. Raises AgentError."""
+    store, path = agent.spec.conversations, agent.located.path
+    if store is None or path is None:
+        return {}
+    environ, lines = manager.deps.agents.environment(), store.ask(directory, id_)
+    output = await ask((path, *store.args), environ, wait_s=ANSWER_S, lines=lines, enough=lambda line: _result(line) is not None)
+    return next(filter(None, map(_result, output.text.splitlines())), obj(None))
+
+
+def _result(line: str) -> JsonObject | None:
+    """The result in the answer to request 1; {} for an error, None for any other line."""
+    row = next(_rows(line.encode()), obj(None))
+    return obj(row.get("result")) if row.get("id") == 1 and "method" not in row else None
 
 
 def _rows(data: bytes) -> Iterator[JsonObject]:

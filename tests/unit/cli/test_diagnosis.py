@@ -15,7 +15,6 @@ import pytest
 from shim.agents.discovery import DISCOVERY_TIMEOUT_S
 from shim.cli import doctor
 from shim.cli.diagnosis import AgentCheck, Diagnosis, Probe, diagnose, numbers, place, wrong
-from shim.cli.doctor import ask
 from shim.cli.screen import console
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
@@ -126,26 +125,12 @@ def test_login_answers_of_the_real_agents(agent: str, line: str, answer: str) ->
     assert bool(re.search(check.no, line)) == (answer == "no")
 
 
-# --- asking a program --------------------------------------------------------------------------------------
-
-
 def program(folder: Path, name: str, code: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / name
     file.write_text(f"#!{sys.executable} -IS\nimport sys\n{code}")
     file.chmod(0o755)
     return file
-
-
-async def test_a_program_that_says_enough_is_not_waited_for(tmp_path: Path) -> None:
-    file = program(tmp_path, "a", "print(sys.stdin.readline().strip(), flush=True)\nsys.stdin.read()")
-    said = await ask((str(file),), {}, wait_s=20, lines=[b"hello"], enough=lambda line: line == "hello")
-    assert (said.text.strip(), said.over) == ("hello", True)
-
-
-async def test_a_program_that_hangs_is_not_waited_for_long(tmp_path: Path) -> None:
-    file = program(tmp_path, "a", "import threading; threading.Event().wait()")
-    assert not (await ask((str(file),), {}, wait_s=0.2)).over
 
 
 # --- the whole command -------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.claude_code import (
     COMMANDS,
@@ -20,15 +18,13 @@ from universal.codec import (
     EVERYTHING,
     AgentSpec,
     Codec,
-    Conversation,
-    ConversationEvent,
-    ConversationFiles,
+    ConversationReader,
+    ConversationStore,
     IdFactory,
     LoginCheck,
     LoginSigns,
     ProjectSettingsUse,
 )
-from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
 
@@ -39,16 +35,10 @@ def _make(ids: IdFactory) -> Codec:
     return ClaudeCodec(ids)
 
 
-def _read(rows: Sequence[JsonObject]) -> Conversation | None:
+def _reader() -> ConversationReader:
     from universal.agents.claude import transcripts
 
-    return transcripts.read(rows)
-
-
-def _events(rows: Sequence[JsonObject], ids: IdFactory) -> Iterator[ConversationEvent]:
-    from universal.agents.claude import transcripts
-
-    return transcripts.events(rows, ids)
+    return transcripts
 
 
 CLAUDE = AgentSpec(
@@ -60,7 +50,7 @@ CLAUDE = AgentSpec(
     version_args=("--version",),
     capabilities=EVERYTHING,
     structured="any",
-    conversations=ConversationFiles("projects/*/*.jsonl", _read, _events, "claude --resume {id}"),
+    conversations=ConversationStore(_reader, "claude --resume {id}", files="projects/*/{id}.jsonl"),
     modes=MODES,
     setup=SetupUse(frozenset({"mcp", "subagents"}), text="start"),
     project_settings=ProjectSettingsUse(("claude",), leaves_out=True, rule_files=RULE_FILES),

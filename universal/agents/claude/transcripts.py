@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 
 from universal.agents.claude.codec import NOISE, ClaudeCodec
 from universal.agents.claude.wire import Msg, get_text
+from universal.agents.kit.prompts import first_line
 from universal.codec import Conversation, ConversationEvent, ConversationPrompt, Fact, IdFactory
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 
-TITLE_CHARS = 80
 _END = json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": ""}).encode()
 
 
@@ -26,7 +26,7 @@ def read(rows: Sequence[Msg]) -> Conversation | None:
     begin = next((row for row in rows if get_text(row, "cwd")), None)
     if not prompts or begin is None:
         return None
-    title = next(filter(None, reversed(names)), "") or prompts[0].strip().partition("\n")[0][:TITLE_CHARS]
+    title = next(filter(None, reversed(names)), "") or first_line(prompts[0])
     return Conversation(get_text(begin, "sessionId"), get_text(begin, "cwd"), title, get_text(begin, "timestamp"))
 
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from universal.agents.codex.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse, SpareUse
+from universal.codec import (
+    EVERYTHING,
+    AgentSpec,
+    Codec,
+    ConversationReader,
+    ConversationStore,
+    IdFactory,
+    LoginCheck,
+    LoginSigns,
+    ProjectSettingsUse,
+    SpareUse,
+)
 from universal.codex import SANDBOX
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
@@ -18,15 +30,30 @@ def _make(ids: IdFactory) -> Codec:
     return CodexCodec(ids)
 
 
+def _reader() -> ConversationReader:
+    from universal.agents.codex import transcripts
+
+    return transcripts
+
+
+_HELLO = (
+    b'{"id":0,"method":"initialize","params":{"clientInfo":{"name":"opencode-shim","version":"1"}}}',
+    b'{"method":"initialized"}',
+)
+_SOURCES = ("cli", "vscode", "exec", "appServer")
+
+
+def _ask(directory: str, id_: str) -> tuple[bytes, ...]:
+    read = {"threadId": id_, "includeTurns": True}
+    method, params = ("thread/read", read) if id_ else ("thread/list", {"cwd": directory, "sourceKinds": _SOURCES, "limit": 100})
+    return *_HELLO, json.dumps({"id": 1, "method": method, "params": params}).encode()
+
+
 LOGIN = LoginCheck(
     ("app-server",),
     r'"id":1,.*("account":\{|"requiresOpenaiAuth":false)',
     r'"id":1,.*"account":null.*"requiresOpenaiAuth":true|"id":1,"error"',
-    (
-        b'{"id":0,"method":"initialize","params":{"clientInfo":{"name":"opencode-shim","version":"1"}}}',
-        b'{"method":"initialized"}',
-        b'{"id":1,"method":"account/read","params":{}}',
-    ),
+    (*_HELLO, b'{"id":1,"method":"account/read","params":{}}'),
 )
 """Codex with a custom model provider needs no account. Only `account/read` tells that."""
 
@@ -60,6 +87,7 @@ CODEX = AgentSpec(
     sandbox=SANDBOX,
     spare=SPARE,
     rewinds=True,
+    conversations=ConversationStore(_reader, "codex resume {id}", args=("app-server",), ask=_ask),
     no_steering="",
     setup=SetupUse(frozenset({"mcp"}), text="new"),
     command_sources=COMMANDS,

@@ -12,6 +12,11 @@ def reminder(words: str) -> str:
     return f"<system-reminder>\n{words}\n</system-reminder>"
 
 
+def first_line(words: str) -> str:
+    """The first line of a prompt, as a title: at most 80 characters."""
+    return words.strip().partition("\n")[0][:80]
+
+
 def attachment_text(item: Attachment) -> str:
     """An attachment in words: the content of a text, else its name."""
     name = item.path or item.filename or "attachment"

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
+from universal.codec import (
+    EVERYTHING,
+    AgentFolder,
+    AgentSpec,
+    Codec,
+    ConversationReader,
+    ConversationStore,
+    IdFactory,
+    LoginSigns,
+    ProjectSettingsUse,
+    SpareUse,
+)
 from universal.permissions import Enforcement
 from universal.pi import SANDBOX
 from universal.setup import SetupUse
@@ -16,6 +27,12 @@ def _make(ids: IdFactory) -> Codec:
     from universal.agents.pi.codec import PiCodec  # imported late: a server without Pi never loads it
 
     return PiCodec(ids)
+
+
+def _reader() -> ConversationReader:
+    from universal.agents.pi import transcripts
+
+    return transcripts
 
 
 _OWN_FILES = (
@@ -58,6 +75,8 @@ PI = AgentSpec(
     setup=SetupUse(frozenset({"mcp"})),
     spare=SPARE,
     rewinds=True,
+    own_folder=AgentFolder("~/.pi/agent", "PI_CODING_AGENT_DIR"),
+    conversations=ConversationStore(_reader, "pi --session {id}", files="sessions/*/*_{id}.jsonl"),
     command_sources=COMMANDS,
     default_catalogue=NO_CATALOGUE,
     npm=("@earendil-works/pi-coding-agent",),

@@ -21,6 +21,7 @@ import typer
 
 from shim.cli import screen
 from shim.cli.imports import quick_imports
+from shim.cli.registry_commands import agents
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
 
@@ -218,21 +219,7 @@ def tui(
     raise typer.Exit(serve_command.tui(flags, url, session=session, last=last))
 
 
-@cli.command()
-def agents(*, json: Json = False, data_dir: DataDir = None) -> None:
-    """List the agents with version, path, models and capabilities."""
-    settings = Settings.load({"data_dir": data_dir})
-    _log_errors()
-    import asyncio
-
-    from shim.cli.agents import look
-
-    _say_that_agents_are_asked()
-    rows = asyncio.run(look(settings))
-    if json:
-        typer.echo(screen.agents_json(rows))
-    else:
-        screen.agent_details(screen.console(sys.stdout), rows)
+cli.add_typer(agents, name="agents")
 
 
 @cli.command()
@@ -254,7 +241,7 @@ def doctor(
     It looks at each agent's version and login. Exit code 1 if anything is wrong.
     """
     settings = Settings.load()
-    _log_errors()
+    log_errors()
     import asyncio
 
     from shim.cli import diagnosis, machine
@@ -267,7 +254,7 @@ def doctor(
     from shim.cli.doctor import as_json, examine, show
 
     if not no_agents:
-        _say_that_agents_are_asked()
+        say_that_agents_are_asked()
     diagnoses = [] if no_agents else asyncio.run(examine(settings, agent or (), probing=probe))
     if json:
         typer.echo(as_json(diagnoses))
@@ -284,7 +271,7 @@ def doctor(
     raise typer.Exit(1 if bad or (not no_agents and diagnosis.wrong(diagnoses, agent or ())) else 0)
 
 
-def _say_that_agents_are_asked() -> None:
+def say_that_agents_are_asked() -> None:
     if sys.stderr.isatty():
         screen.line(screen.console(sys.stderr), "Asking the agents. One that does not answer takes a minute.", "dim")
 
@@ -429,7 +416,7 @@ def trust(
 ) -> None:
     """Trust a project: let its hooks and allow rules take effect. Its plugins and MCP servers too. Shows them and asks first."""
     settings = Settings.load({"data_dir": data_dir})
-    _log_errors()
+    log_errors()
     from shim.cli import trust as job
 
     out = screen.console(sys.stdout)
@@ -448,7 +435,7 @@ cli.add_typer(cluster, name="cluster")
 def cluster_import(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = None, data_dir: DataDir = None) -> None:
     """Copy the sessions of the data directory into the cluster. Nothing is deleted; it may be repeated."""
     settings = Settings.load({"cluster": cluster, "cluster_prefix": cluster_prefix, "data_dir": data_dir})
-    _log_errors(settings)
+    log_errors(settings)
     import asyncio
 
     from shim.main.choose_store import copy_sessions
@@ -460,7 +447,7 @@ def cluster_import(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = N
 def cluster_export(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = None, data_dir: DataDir = None) -> None:
     """Copy the sessions of a cluster into the data directory. It may be working. Nothing is deleted; it may be repeated."""
     settings = Settings.load({"cluster": cluster, "cluster_prefix": cluster_prefix, "data_dir": data_dir})
-    _log_errors(settings)
+    log_errors(settings)
     import asyncio
 
     from shim.main.choose_store import copy_sessions
@@ -578,7 +565,7 @@ def record(
     are removed from the recordings. Give an agent of [agents.NAME] in the settings, or of --command, the address of the model:
     with --env, and with files in --home.
     """
-    _log_errors()
+    log_errors()
     try:
         from shim.cli import record as job
     except ModuleNotFoundError as error:
@@ -681,7 +668,7 @@ def restore(
         typer.echo(f"The earlier data is in {summary.aside}.")
 
 
-def _log_errors(settings: Settings | None = None) -> None:
+def log_errors(settings: Settings | None = None) -> None:
     """Log only errors, without the settings' secrets: stdout and stderr belong to the command."""
     with quick_imports():
         from shim.cli.serve_command import secrets

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,6 +38,28 @@ def set_value(name: str, text: str) -> Path:
         raise ConfigFileError(sentences(error, {name: text}, {name: "argument"})) from error
     _write(name, _plain(value))
     return _path()
+
+
+def add_agent(name: str, command: Sequence[str], title: str, env: Mapping[str, str]) -> Path:
+    """Append an agent's table and return the path of the file. Raises ConfigFileError if the file sets this agent."""
+    path = _path()
+    old = _read(path)
+    before = _parse(path, old)
+    if name in before.get("agents", {}):
+        raise ConfigFileError(f"{path} sets agents.{name} already. Remove its table to add it anew.")
+    row = {"command": list(command), "title": title} | ({"env": dict(env)} if env else {})
+    lines = [f"{key} = {_toml(value)}" for key, value in row.items()]
+    start = f"{old.rstrip()}\n\n" if old.strip() else ""
+    _put(path, f"{start}[agents.{name}]\n{chr(10).join(lines)}\n", before | {"agents": before.get("agents", {}) | {name: row}})
+    return path
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML on one line. Texts and lists are as in JSON."""
+    if isinstance(value, dict):
+        table = cast("dict[str, str]", value)
+        return f"{{ {', '.join(f'{json.dumps(key)} = {json.dumps(text)}' for key, text in table.items())} }}"
+    return json.dumps(value)
 
 
 def unset(name: str) -> Path:
@@ -82,12 +105,17 @@ def _write(name: str, value: Any) -> None:
     before = _parse(path, old)
     new = _with_setting(old, name, None if value is None else f"{name} = {json.dumps(value, ensure_ascii=False)}")
     target = {key: setting for key, setting in before.items() if key != name} | ({} if value is None else {name: value})
+    _put(path, new, target)
+
+
+def _put(path: Path, new: str, target: Mapping[str, Any]) -> None:
+    """Write the text if it means the target."""
     try:
         is_exact = tomllib.loads(new) == target
     except tomllib.TOMLDecodeError:
         is_exact = False
     if not is_exact:
-        raise ConfigFileError(f"{path} writes {name} in a form that this command cannot change. Edit the file; it is unchanged.")
+        raise ConfigFileError(f"{path} is written in a form that this command cannot change. Edit the file; it is unchanged.")
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)

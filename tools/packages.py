@@ -35,6 +35,7 @@ Registry = Literal["npm", "pypi"]
 PLATFORM: Mapping[str, str] = {
     "opencode": f"opencode-{SYSTEM}-{ARCH}",
     "claude": f"@anthropic-ai/claude-code-{SYSTEM}-{ARCH}",
+    "kilo": f"@kilocode/cli-{SYSTEM}-{ARCH}",
 }
 """Agent -> the package of its program for this machine. Codex publishes its programs as versions of the same package."""
 CLIENTS = ("opencode-ai", "@opencode-ai/sdk", "@opencode-ai/cli-linux-x64", "@sandbox-agent/cli")
@@ -78,7 +79,8 @@ def _agents() -> Iterator[Package]:
         if package is None:
             continue
         tested = max(spec.tested, key=numbers, default="")
-        yield Package("agent", name, "npm", package, tested, spec.unrecorded)
+        registry: Registry = "pypi" if name in TARGETS and TARGETS[name].python else "npm"
+        yield Package("agent", name, registry, package, tested, spec.unrecorded)
         if name in PLATFORM:
             yield Package("platform", name, "npm", PLATFORM[name], tested)
 

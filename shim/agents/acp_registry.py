@@ -86,12 +86,12 @@ def find_entry(registry: Mapping[str, Any], name: str) -> Entry:
     title, version = text(agent.get("name"), name), text(agent.get("version"))
     ways = obj(agent.get("distribution"))
     if npx := obj(ways.get("npx")):
-        package = _pinned(npx, r".+@\d[\w.+-]*\Z", "@", version)
+        package = _package(npx, r".+@\d[\w.+-]*\Z", "@", version)
         start = ("--package", package, text(npx["cmd"])) if "cmd" in npx else (package,)
         ready = ("npx", "--yes", "--package", package, "--", "node", "--eval", "0")
         return Entry(name, title, version, ("npx", "--yes", *start, *_args(npx)), _env(npx), ready)
     if uvx := obj(ways.get("uvx")):
-        package = _pinned(uvx, r".+(==|@)\d[\w.+-]*\Z", "==", version)
+        package = _package(uvx, r".+(==|@)\d[\w.+-]*\Z", "==", version)
         start = ("--from", package, text(uvx["cmd"])) if "cmd" in uvx else (package,)
         ready = ("uvx", "--from", package, "python", "-c", "")
         return Entry(name, title, version, ("uvx", *start, *_args(uvx)), _env(uvx), ready)
@@ -107,7 +107,7 @@ def find_entry(registry: Mapping[str, Any], name: str) -> Entry:
     return Entry(name, title, version, (text(target.get("cmd")), *_args(target)), _env(target), archive=archive, sha256=sha256)
 
 
-def _pinned(way: Mapping[str, Any], exact: str, sign: str, version: str) -> str:
+def _package(way: Mapping[str, Any], exact: str, sign: str, version: str) -> str:
     """The package with an exact version: its own, or that of the entry."""
     package = text(way.get("package"))
     if re.match(exact, package):

@@ -23,10 +23,10 @@ Wire = dict[str, Any]
 
 SCENES = {
     **all_scenes(
-        task=("mock/subagent", "claude/2.1.329/task"),
+        task=("mock/subagent", "claude/2.1.332/task"),
         task_permission=("mock/subagent", "claude/2.1.330/task_edit"),
         busy_default=("live/steer", "claude/2.1.330/queue_tool"),
-        busy_queue=("live/queue", "claude/2.1.329/queue"),
+        busy_queue=("live/queue", "claude/2.1.332/queue"),
     ),
     ("hang_interrupt", 1): ("claude/2.1.330/hang_interrupt",),
     ("compact", 2): ("mock/compact",),
@@ -82,7 +82,7 @@ RETRIED = [
 recording was not kept; the preview's has no event of it (`preview/overload` in `test_opencode2_played`)."""
 
 
-@pytest.mark.parametrize("name", ["mock/retry", "claude/2.1.329/overload", "claude/2.1.330/overload", "claude/2.1.197/overload"])
+@pytest.mark.parametrize("name", ["mock/retry", "claude/2.1.332/overload", "claude/2.1.330/overload", "claude/2.1.197/overload"])
 async def test_a_retry_is_published_as_it_was_seen(name: str) -> None:
     journal = (await journals(name))[0]
     assert kinds(wire_events(journal, name.split("/")[0]), BESIDE) == [RETRIED]

@@ -23,7 +23,7 @@ SCENES = all_scenes(
     overload=("mock/retry", "claude/2.1.330/overload"),
     busy_default=("claude/2.1.330/queue_tool",),
     busy_steer=("claude/2.1.330/queue_tool",),
-    busy_queue=("claude/2.1.329/queue",),
+    busy_queue=("claude/2.1.332/queue",),
     todo=("claude/2.1.330/todo_write",),
 )
 

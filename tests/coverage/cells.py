@@ -69,6 +69,14 @@ def newest(beginning: str) -> str:
 
 CLAUDE_ACP, CODEX_ACP, OPENCODE_ACP = map(newest, ("acp/claude-agent-acp-", "acp/codex-acp-", "acp/opencode-"))
 
+_NO_WORDS: Mapping[str, Cell] = {
+    "subagents": Cell(why="The protocol has no sessions of subagents: what they do is shown in the session that began them."),
+    "retries": Cell(why="The protocol has no word for a retry: agents try again silently."),
+    "plan": Cell(why="The protocol has no word for limits of a plan."),
+}
+"""What no agent of the protocol can tell."""
+SHOWN = ("kimi", "vibe", "kilo")
+"""Agents with a card that have a column of their own."""
 _COLUMNS: Mapping[str, Column] = {
     "claude": Column("Claude Code", (newest("claude/"),)),
     "codex": Column("Codex", (newest("codex/"),)),
@@ -79,14 +87,11 @@ _COLUMNS: Mapping[str, Column] = {
         (CLAUDE_ACP, CODEX_ACP, OPENCODE_ACP),
         {
             "questions": _acp("question", CLAUDE_ACP, CODEX_ACP, note="OpenCode's ACP server offers no question tool."),
-            "subagents": Cell(
-                why="The protocol has no sessions of subagents: what they do is shown in the session that began them."
-            ),
-            "retries": Cell(why="The protocol has no word for a retry: agents try again silently."),
-            "plan": Cell(why="The protocol has no word for limits of a plan."),
+            **_NO_WORDS,
             "cost": _acp("text", CLAUDE_ACP, OPENCODE_ACP, note="codex-acp tells tokens, no prices."),
         },
     ),
+    **{name: Column(agents()[name].title, (newest(f"acp/{name}-"),), _NO_WORDS) for name in SHOWN if agents()[name].tested},
     "amp": Column(
         "Amp",
         (),

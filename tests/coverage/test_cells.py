@@ -31,7 +31,7 @@ SAME = (
     "mcp",
 )
 """Rows that are capabilities by the same name. (Those of images and files speak of the protocol, not of the text in a prompt.)"""
-PLAIN = ("claude/2.1.329/text", "codex/0.166.0/text", "opencode/1.18.32/text", "pi/0.86.1/text", "mock/echo")
+PLAIN = ("claude/2.1.332/text", "codex/0.166.0/text", "opencode/1.18.32/text", "pi/1.5.2/text", "mock/echo")
 
 
 @pytest.mark.parametrize(("agent", "feature"), CELLS, ids=lambda name: name)

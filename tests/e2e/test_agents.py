@@ -34,6 +34,8 @@ opencode_by_night = pytest.mark.parametrize(
 TODO_TOOLS = {"TodoWrite", "TaskCreate", "todowrite", "update_plan", "todo"}
 QUESTION_TOOLS = {"AskUserQuestion", "question", "request_user_input"}
 LACKS: dict[tuple[str, str], str] = {
+    ("claude", "state of a new todo"): "its task tools make pending tasks; the list of two states is that of TodoWrite",
+    ("claude", "words of a retry"): "Claude Code tells the status and the kind of the error, not the provider's words",
     ("codex", "failed read"): "Codex has no tool to read with: a command that fails tells its exit code, which is no failed tool",
     ("codex", "retry"): "Codex tells a retry only when a stream breaks; a refused request is tried again in silence",
     ("pi", "todo"): "Pi has no todo tool",
@@ -292,7 +294,8 @@ def test_todos(server: Bench, watch: Watch) -> None:
         assert "todo.updated" not in [event["type"] for event in watch.events(at)]
         return
     todos = server.api.get(f"/session/{watch.session}/todo")
-    assert [(entry["content"], entry["status"]) for entry in todos] == [("first", "completed"), ("second", "in_progress")]
+    states = ("pending", "pending") if lacks(server, "state of a new todo") else ("completed", "in_progress")
+    assert [(entry["content"], entry["status"]) for entry in todos] == [*zip(("first", "second"), states, strict=True)]
     assert {call["tool"] for call in tools(messages)} == (set() if lacks(server, "todo card") else {"todowrite"})
     last = [event for event in watch.events(at) if event["type"] == "todo.updated"][-1]
     assert last["properties"]["todos"] == todos
@@ -339,7 +342,8 @@ def test_an_overloaded_model_is_asked_again(server: Bench, watch: Watch) -> None
         assert retries == []
         return
     assert [status["attempt"] for status in retries] == [1, 2]
-    assert all("scripted failure" in status["message"] for status in retries)
+    words = "overloaded" if lacks(server, "words of a retry") else "scripted failure"
+    assert all(words in status["message"] for status in retries), retries
 
 
 @all_but_second_acp

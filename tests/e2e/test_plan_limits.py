@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from shim.dev.record.homes import CLAUDE_PLAN, DEAD_PROXY
+
 from .support.bench import CLAUDE, Bench, Watch, bench
 from .support.wire import Json, Stream, texts
 
 CODEX = "codex"
 PLAN: dict[str, dict[str, Any]] = {
-    CLAUDE: {"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-scripted", "HTTPS_PROXY": "http://127.0.0.1:9"},
+    CLAUDE: {**CLAUDE_PLAN, "HTTPS_PROXY": DEAD_PROXY},
     CODEX: {},
 }
 """What an agent inherits to believe that it has a plan. Nothing leaves the machine: HTTPS goes to a dead port."""

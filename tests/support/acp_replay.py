@@ -13,8 +13,8 @@ from typing import Any
 from shim.dev.record.driver import counting_ids
 from tests.support.recordings import Recording, Row
 from tests.support.replay import DIRECTORY, Replay, encode
+from universal.agents.acp.cards import PROFILES as ACP_PROFILES
 from universal.agents.acp.codec import AcpCodec
-from universal.agents.acp.profiles import PROFILES as ACP_PROFILES
 from universal.agents.acp.profiles import Profile
 from universal.codec import LaunchOptions, PermissionReply, Prompt, QuestionReply
 from universal.events import PermissionData, QuestionData

@@ -33,7 +33,7 @@ def test_a_subagents_tool_goes_on_while_the_main_agent_speaks() -> None:
     assert cards[1][2] == "hi\nREADME.md\nnotes.txt\nsecret.txt"
 
 
-@pytest.mark.parametrize("name", ["claude/2.1.329/text", "codex/0.166.0/text"])
+@pytest.mark.parametrize("name", ["claude/2.1.332/text", "codex/0.166.0/text"])
 def test_the_agents_mcp_servers_are_known(name: str) -> None:
     played = replays.play(name)
     (servers,) = view(played.states[None].session).mcp.values()

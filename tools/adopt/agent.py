@@ -15,19 +15,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from shim.cli.record import report_lines
-from shim.dev.record.homes import target
+from shim.dev.record.homes import Target, target
 from shim.dev.record.packs import pack_folder
 from shim.dev.record.take import RecordingResult, scenes_in, take
 from shim.lib.errors import ShimError
 from tools.adopt.edits import set_pin, set_tested
-from tools.adopt.install import InstalledProgram, InstallError, install
+from tools.adopt.install import InstalledProgram, InstallError, install, install_python
 from tools.adopt.verdict import Findings, report
 from tools.packages import ROOT, Package, RegistryError, newest
 from universal.registry import agents
@@ -49,7 +49,7 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def measure_step(found: Findings, step: str) -> Iterator[None]:
+def measure_step(found: Findings, step: str) -> Generator[None]:
     """Measure a step of the adoption."""
     began = time.monotonic()
     try:
@@ -65,7 +65,7 @@ def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
     folder = ROOT / ".record" / f"{agent}-{version}"
     try:
         with measure_step(found, "install"):
-            installed = install(agent, to.package, to.program, version, folder, say)
+            installed = install_version(agent, to, version, folder)
     except InstallError as error:
         found.notes.append(str(error))
         return found
@@ -89,6 +89,13 @@ def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
     if not dry:
         subprocess.run([str(ROOT / "scripts" / "gen")], cwd=ROOT, check=False, timeout=GEN_S, stdout=subprocess.DEVNULL)
     return found
+
+
+def install_version(agent: str, to: Target, version: str, folder: Path) -> InstalledProgram:
+    """Install a version from npm or PyPI. Raises InstallError."""
+    if to.python:
+        return install_python(to.package, to.program, version, to.python, folder)
+    return install(agent, to.package, to.program, version, folder, say)
 
 
 def record(agent: str, version: str, installed: InstalledProgram, scenes: tuple[str, ...] = ()) -> RecordingResult:
@@ -180,16 +187,17 @@ def write(found: Findings, package: str, installed: InstalledProgram) -> None:
 def record_only(agent: str, version: str, scenes: tuple[str, ...]) -> int:
     """Install and record, without tests: `make record`. Returns the exit code."""
     to = target(agent)
-    installed = install(agent, to.package, to.program, version, ROOT / ".record" / f"{agent}-{version}", say)
+    installed = install_version(agent, to, version, ROOT / ".record" / f"{agent}-{version}")
     taken = record(agent, version, installed, scenes)
     sys.stdout.write("\n".join(report_lines(taken)) + "\n")
     return 1 if taken.failed or taken.unparsed else 0
 
 
 def newest_of(agent: str) -> str:
-    """The newest version on npm. Raises RegistryError."""
-    package = Package("agent", agent, "npm", target(agent).package, "")
-    return newest([package])["npm", package.package]
+    """The newest version on npm or PyPI. Raises RegistryError."""
+    to = target(agent)
+    package = Package("agent", agent, "pypi" if to.python else "npm", to.package, "")
+    return newest([package])[package.registry, package.package]
 
 
 def main(arguments: list[str]) -> int:

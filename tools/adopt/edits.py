@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +56,10 @@ def with_version(tested: tuple[str, ...], version: str) -> tuple[str, ...]:
 
 
 def set_tested(name: str, version: str, folder: Path = AGENTS) -> Path | None:
-    """Write a version into the spec of an agent. Returns the file, or None if it needs no change."""
+    """Write a version into the spec or card of an agent. Returns the file, or None if it needs no change."""
+    card = folder / "acp" / "cards" / f"{name}.toml"
+    if card.exists():
+        return _set_in_card(card, version)
     [place] = list(version_ranges(name, folder))
     before: tuple[str, ...] = ast.literal_eval(place.node)
     after = with_version(before, version)
@@ -68,6 +73,18 @@ def set_tested(name: str, version: str, folder: Path = AGENTS) -> Path | None:
     lines[node.lineno - 1] = f"{line[: node.col_offset]}({words}){line[node.end_col_offset :]}"
     place.path.write_text("".join(lines), "utf-8")
     return place.path
+
+
+def _set_in_card(card: Path, version: str) -> Path | None:
+    text = card.read_text("utf-8")
+    before = tuple(tomllib.loads(text).get("tested", ()))
+    after = with_version(before, version)
+    if after == before:
+        return None
+    row = f"tested = {json.dumps(list(after))}"
+    pattern = r"^tested = .*$" if before else r"^(?=install_hint = )"
+    card.write_text(re.sub(pattern, row if before else f"{row}\n", text, count=1, flags=re.M), "utf-8")
+    return card
 
 
 def set_pin(package: str, version: str, folder: Path = E2E) -> Path | None:

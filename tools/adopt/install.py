@@ -6,6 +6,9 @@ program for this machine. So three ways are tried in order. `notes` says which f
     package    npm install PACKAGE@VERSION
     platform   the package of the program for this machine (`tools.packages.PLATFORM`)
     tarball    the agent's package, unpacked, with the dependencies that npm has
+
+A package of PyPI goes into a virtual environment of the Python that it wants, by uv; exact versions of other packages that the
+index lacks are let go of.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tools.packages import ARCH, PLATFORM, SYSTEM, numbers, program
+from tools.packages import ARCH, PLATFORM, SYSTEM, numbers, program, uv
+from universal.lib.jsonvalue import arr, obj
 
 INSTALL_S = 420
 """Timeout in seconds of one `npm install`. Agents have up to 250 MB."""
@@ -103,13 +107,39 @@ def install(agent: str, package: str, name: str, version: str, folder: Path, say
     raise InstallError(" ".join(place.notes))
 
 
+def install_python(package: str, name: str, version: str, python: str, folder: Path) -> InstalledProgram:
+    """Install `package==version` of PyPI, whose program is `name`, with this version of Python. Raises InstallError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    place, home = _Folder(folder), folder / "python"
+    interpreter, notes = home / "bin" / "python", ()
+    if not interpreter.exists():
+        _uv(folder, "venv", "--quiet", "--python", python, str(home))
+    command = ("pip", "install", "--quiet", "--compile-bytecode", "--python", str(interpreter))
+    try:
+        _uv(folder, *command, f"{package}=={version}")
+    except InstallError as error:
+        absent = re.search(r"there is no version of ([\w.-]+)==", str(error))
+        if absent is None or absent[1] == package:
+            raise
+        notes = (f"It was installed with another {absent[1]}, since the index lacks the version that it wants.",)
+        (folder / "overrides.txt").write_text(absent[1], "utf-8")
+        _uv(folder, *command, "--override", str(folder / "overrides.txt"), f"{package}=={version}")
+    return InstalledProgram(_need_working_program(place, home / "bin" / name), place.search_path, "package", notes)
+
+
+def _uv(folder: Path, *arguments: str) -> None:
+    done = _run([uv(), *arguments], folder, os.environ, INSTALL_S)
+    if done.returncode != 0:
+        raise InstallError(" ".join(done.stderr.split())[-400:])
+
+
 def _manifest(place: _Folder, package: str, version: str) -> Mapping[str, Any]:
     """The package.json of a version, from npm. Empty if npm does not have the version."""
     try:
-        found = json.loads(place.npm("view", f"{package}@{version}", "--json") or "{}")
+        found: Any = json.loads(place.npm("view", f"{package}@{version}", "--json") or "{}")
     except (InstallError, ValueError):
         return {}
-    return found[-1] if isinstance(found, list) else found
+    return obj(arr(found)[-1] if arr(found) else found)
 
 
 def _node(place: _Folder, manifest: Mapping[str, Any], say: Callable[[str], None]) -> Path | None:

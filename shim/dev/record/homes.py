@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from shim.host.git.vcs import git
 from shim.lib.errors import ShimError
+from universal.agents.acp.cards import CARDS, RECORD
 from universal.registry import agents
 
 DEAD_PROXY = "http://127.0.0.1:9"
@@ -91,7 +92,9 @@ Prepare: TypeAlias = Callable[[Place, str], Env]
 class Target:
     """An agent that can be recorded.
 
-    `package` on npm and its `program`; `folder` of recordings; `model` and `mode` of prompts; `lacks`: missing feature -> reason.
+    `package` on npm, or on PyPI if it wants a `python`, and its `program`; `folder` of recordings; `model` and `mode` of
+    prompts; `lacks`: missing feature -> reason.
+    `plan`: further variables with which it believes in an account with a plan.
     """
 
     prepare: Prepare
@@ -101,6 +104,8 @@ class Target:
     model: str | None = None
     mode: str = "build"
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
+    plan: Mapping[str, str] = field(default_factory=dict[str, str])
+    python: str = ""
 
 
 KEY = "sk-scripted"
@@ -115,6 +120,8 @@ CLAUDE_ENV: Mapping[str, str] = {
     "ENABLE_TOOL_SEARCH": "0",  # all tools are offered at once, so that the scripted model can call them
 }
 """Variables that keep Claude Code from using the network. ANTHROPIC_BASE_URL and CLAUDE_CONFIG_DIR are set too."""
+CLAUDE_PLAN: Mapping[str, str] = {"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-scripted"}
+"""Variables with which Claude Code believes in an account with a plan: only then it tells its limits."""
 
 
 def _claude(place: Place, url: str) -> Env:
@@ -222,26 +229,21 @@ def _opencode(place: Place, url: str) -> Env:
     return dict(OPENCODE_ENV)
 
 
-QWEN_SETTINGS: Mapping[str, object] = {
-    "privacy": {"usageStatisticsEnabled": False},
-    "general": {"enableAutoUpdate": False},
-    "security": {"auth": {"selectedType": "openai"}},
-    "tools": {"toolSearch": {"enabled": False}},  # all tools are offered at once, so that the scripted model can call them
-    "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
-    "ui": {"enableFollowupSuggestions": False},
-}
-"""Qwen Code's settings that keep it from the network and from requests of its own to the model."""
+def lead_by_card(agent: str, home: Path, project: Path, url: str) -> Env:
+    """Write an agent's files as its card says, and return its variables. They lead it to the scripted model at `url`."""
+    record = CARDS[agent][RECORD]
+    words = {"{url}": url, "{project}": str(project), "{python}": sys.executable, "{mcp}": str(MCP_SERVER)}
 
+    def fill(text: str) -> str:
+        for word, value in words.items():
+            text = text.replace(word, value)
+        return text
 
-def qwen_environment(url: str) -> Env:
-    """Variables that lead Qwen Code to the scripted model."""
-    return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY, "OPENAI_MODEL": "scripted"}
-
-
-def _qwen(place: Place, url: str) -> Env:
-    server = {"command": sys.executable, "args": [str(MCP_SERVER)], "trust": True}
-    place.write(".qwen/settings.json", json.dumps({**QWEN_SETTINGS, "mcpServers": {"scripted": server}}))
-    return qwen_environment(url)
+    for name, text in record.get("files", {}).items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(fill(text), "utf-8")
+    return {name: fill(value) for name, value in record.get("env", {}).items()}
 
 
 def _target(agent: str, prepare: Prepare, folder: str = "", **more: Any) -> Target:
@@ -249,8 +251,21 @@ def _target(agent: str, prepare: Prepare, folder: str = "", **more: Any) -> Targ
     return Target(prepare, spec.npm[0], spec.binaries[0], folder, lacks=spec.lacks, **more)
 
 
+def _by_card(agent: str) -> Target:
+    spec, record = agents()[agent], CARDS[agent][RECORD]
+    return Target(
+        lambda place, url: lead_by_card(agent, place.home, place.project, url),
+        package=record.get("pypi") or spec.npm[0],
+        program=spec.binaries[0],
+        folder=f"acp/{agent}-",
+        mode=record.get("mode", "build"),
+        lacks={"plan": "The protocol has no word for limits of a plan.", **spec.lacks},
+        python=record.get("python", ""),
+    )
+
+
 TARGETS: Mapping[str, Target] = {
-    "claude": _target("claude", _claude),
+    "claude": _target("claude", _claude, plan=CLAUDE_PLAN),
     "codex": _target("codex", _codex, model="gpt-5.5"),
     "opencode": _target("opencode", _opencode),
     "pi": _target("pi", _pi),
@@ -261,7 +276,7 @@ TARGETS: Mapping[str, Target] = {
         _opencode, agents()["opencode"].npm[0], "opencode", "acp/opencode-", lacks=agents()["opencode-acp"].lacks
     ),
     "pi-acp": _target("pi-acp", _pi, "acp/pi-acp-"),
-    "qwen": _target("qwen", _qwen, "acp/qwen-"),
+    **{name: _by_card(name) for name, card in CARDS.items() if RECORD in card},
 }
 """Name in the registry -> the agent's target."""
 

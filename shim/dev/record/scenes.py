@@ -93,7 +93,7 @@ SCENES: Mapping[str, Scene] = {
     "mcp": Scene((Say("mcp:echo"),), needs="mcp", shows=("tool",)),
     "image": Scene((Say("see:magenta", "what is this?", image=True),), needs="images"),
     "file": Scene((Say("see:magenta", "what is in it?", file=True),)),
-    "error": Scene((Say("error"),), shows=("error",)),
+    "error": Scene((Say("error"),), needs="errors", shows=("error",)),
     "limits": Scene((Say("used:92"), Say("limit", "all is used")), needs="plan", shows=("error",)),
     "overload": Scene((Say("overload", "be patient"),)),
     "drop": Scene((Say("drop", "be patient too"),)),

@@ -148,7 +148,8 @@ class _Stage:
         place = await Place.make()
         driver = Driver(self.spec, self.binary, result.version, name, scene, place, turn_s=turn_s)
         try:
-            await driver.play(self.to.prepare(place, self.url), self.to.model, self.to.mode)
+            plan: Mapping[str, str] = self.to.plan if scene.needs == "plan" else {}
+            await driver.play({**self.to.prepare(place, self.url), **plan}, self.to.model, self.to.mode)
             files: dict[str, str] = {}
             for number, part in enumerate(driver.parts, 1):
                 file = name if len(driver.parts) == 1 else f"{name}.{number}"

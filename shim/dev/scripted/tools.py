@@ -119,24 +119,34 @@ def call(tool: str, arguments: tuple[str, ...], names: Sequence[str], schemas: S
     if make is None:
         return _by_schema(tool, arguments, schemas)
     usual_call = make(arguments)
-    if usual_call.name in names and not (table is OPENCODE and _lacks_required(usual_call, schemas)):
+    is_offered = usual_call.name in names
+    if is_offered and not (table in (OPENCODE, CLAUDE) and _is_unfit(usual_call, schemas)):
         return [usual_call]
-    if table is OPENCODE:
+    if is_offered or table is OPENCODE:
         return _by_schema(tool, arguments, schemas) or [usual_call]
     if usual_call.name == "Agent" and "Task" in names:
         return [Call("Task", usual_call.arguments)]
     if usual_call.name == "TodoWrite" and "TaskCreate" in names:
         tasks = ({"subject": c, "description": f"do {c}", "activeForm": f"doing {c}"} for c, _ in TODOS)
         return [Call("TaskCreate", arguments) for arguments in tasks]
-    if table is CODEX:
-        return _older_codex(usual_call, names) or _by_schema(tool, arguments, schemas)
-    return []
+    older = _older_codex(usual_call, names) if table is CODEX else []
+    return older or _by_schema(tool, arguments, schemas)
 
 
-def _lacks_required(usual_call: Call, schemas: Schemas | None) -> bool:
+def _is_unfit(usual_call: Call, schemas: Schemas | None) -> bool:
     """Whether a tool of a known name (`edit`) wants other arguments than the one of the table."""
-    required = (schemas or {}).get(usual_call.name, {}).get("required")
-    return any(key not in usual_call.arguments for key in arr(required))
+    return not _fits(usual_call.arguments, (schemas or {}).get(usual_call.name, {}))
+
+
+def _fits(value: Json, schema: Mapping[str, Json]) -> bool:
+    """Whether a value has all properties that a schema requires, and none that it forbids."""
+    if isinstance(value, list):
+        return all(_fits(item, obj(schema.get("items"))) for item in arr(value))
+    known, has = obj(schema.get("properties")), obj(value)
+    if schema.get("additionalProperties") is False and not has.keys() <= known.keys():
+        return False
+    is_whole = all(key in has for key in arr(schema.get("required"))) or not isinstance(value, dict)
+    return is_whole and all(_fits(inner, obj(known.get(key))) for key, inner in has.items())
 
 
 def _by_schema(tool: str, arguments: tuple[str, ...], schemas: Schemas | None) -> list[Call]:

@@ -21,12 +21,12 @@ from shim.dev.record.homes import (
     PI_ENV,
     PI_MODEL,
     PI_SETTINGS,
-    QWEN_SETTINGS,
     codex_toml,
+    lead_by_card,
     opencode_config,
     pi_models,
-    qwen_environment,
 )
+from universal.agents.acp.cards import CARDS, RECORD
 
 from .places import ADOPTED, LILDAX, NODE, Place, program
 
@@ -79,9 +79,8 @@ def _opencode(place: Place, url: str) -> Env:
     return dict(OPENCODE_ENV)
 
 
-def _qwen(place: Place, url: str) -> Env:
-    _write(place.home / ".qwen" / "settings.json", json.dumps(QWEN_SETTINGS))
-    return qwen_environment(url)
+def _card_setup(agent: str) -> AgentSetup:
+    return AgentSetup(agent, None, lambda place, url: lead_by_card(agent, place.home, place.project, url))
 
 
 LILDAX_SCRIPT = """#!/bin/sh
@@ -123,7 +122,7 @@ AGENTS: Mapping[str, AgentSetup] = {
     "opencode-acp": AgentSetup("opencode-acp", "opencode", _opencode),
     "codex-acp": AgentSetup("codex-acp", None, _codex, "read-only"),
     "pi-acp": AgentSetup("pi-acp", None, _pi),
-    "qwen": AgentSetup("qwen", None, _qwen),
+    **{name: _card_setup(name) for name, card in CARDS.items() if RECORD in card},
 }
 """By the name that tests give to `bench`. Those without a program are run only where `make adopt` brings it.
 

@@ -11,6 +11,7 @@ import pytest
 
 from tools.adopt import edits
 from tools.adopt.edits import set_pin, set_tested, version_ranges, with_version
+from universal.agents.acp.cards import CARDS
 from universal.registry import agents
 
 SPEC = 'PI = AgentSpec(\n    name=NAME,\n    tested=("0.73.1", "0.87.1"),\n)\n'
@@ -56,9 +57,19 @@ def test_tested_versions_are_the_oldest_and_the_newest(tested: tuple[str, ...], 
 
 def test_each_tested_agent_of_the_registry_has_one_row_on_one_line() -> None:
     for name, spec in agents().items():
-        if spec.tested:
+        if spec.tested and name not in CARDS:
             [row] = version_ranges(name)
             assert row.node.lineno == row.node.end_lineno
+
+
+def test_a_card_gets_its_first_version_and_keeps_the_oldest(tmp_path: Path) -> None:
+    card = tmp_path / "acp" / "cards" / "one.toml"
+    card.parent.mkdir(parents=True)
+    card.write_text('title = "One"\ninstall_hint = "pip"\n\n[lacks]\n')
+    for version in ("1.0.0", "1.2.0", "1.10.0"):
+        assert set_tested("one", version, tmp_path) == card
+    assert set_tested("one", "1.10.0", tmp_path) is None
+    assert card.read_text() == 'title = "One"\ntested = ["1.0.0", "1.10.0"]\ninstall_hint = "pip"\n\n[lacks]\n'
 
 
 def test_pin_is_left_alone_when_npm_cannot_write_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from tests.support.recordings import ROOT
 from tools.adopt import evidence
 from tools.adopt.evidence import changes
 
-OLD = ROOT / "pi" / "0.86.1"
+OLD = ROOT / "pi" / "1.5.2"
 
 
 def test_the_same_recordings_do_not_differ() -> None:

@@ -1,7 +1,9 @@
-"""The known agents of the Agent Client Protocol: how each is started, and where it differs from others. Data.
+"""Profiles of agents of the Agent Client Protocol: how each is started, and where it differs from others. Data.
+
+Those that need rows of this package are written here, all others on cards (`acp.cards`).
 
 What is in here was seen in recordings (`compat_fixtures/agents/acp`) or runs of the real programs. docs/compatibility.md says
-which versions were run, and how far. goose was never run.
+which versions were run, and how far.
 `opencode-acp` is found when SHIM_OPENCODE_ACP_BIN names an `opencode`, or a program of that name is on PATH. Nearly everybody
 who runs this server has `opencode` installed as the client, so `opencode` alone adds no second provider.
 """
@@ -117,32 +119,11 @@ _CODEX_MODES = (
     Mode("read-only", "Asks before it edits files or uses the network.", "read-only"),
     Mode("full-access", "Does everything without asking. Only for sandboxes: nothing is held back.", "agent-full-access"),
 )
-_EDITS = "Edits files in the project without asking; other commands are still asked."
-_ALL = "Does everything without asking. Only for sandboxes: nothing is held back."
-_GEMINI_MODES = (
-    BUILD,
-    PLAN,
-    Mode("accept-edits", _EDITS, "autoEdit"),
-    Mode("bypass", _ALL, "yolo"),
-)
-_QWEN_MODES = (
-    BUILD,
-    PLAN,
-    Mode("ask", "Asks before it edits files or runs commands.", "default"),
-    Mode("accept-edits", _EDITS, "auto-edit"),
-    Mode("auto", "A model decides what is safe to do without asking, and holds back the rest.", "auto"),
-    Mode("bypass", _ALL, "yolo"),
-)
-_COPILOT_MODES = (
-    BUILD,
-    Mode("plan", "Makes a plan and carries it out when you have approved it.", "plan"),
-    Mode("bypass", _ALL, "allow_all=on"),
-)
 
 _HIDDEN_FILES = (Rule("edit", ".*", "ask"), Rule("edit", "*/.*", "ask"))
 """Claude Code asks about most of these in `accept-edits`: `.git`, `.claude`, `.bashrc` ..."""
 
-PROFILES: tuple[Profile, ...] = (
+WRITTEN: tuple[Profile, ...] = (
     Profile(
         "claude-agent-acp",
         "Claude Agent (ACP)",
@@ -236,93 +217,5 @@ PROFILES: tuple[Profile, ...] = (
         login="session",
         login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider.",
         settings=ProjectSettingsUse(("pi",)),
-    ),
-    # ACP mode: geminicli.com/docs/cli/acp-mode (`--acp`; `--experimental-acp` is its older name).
-    Profile(
-        "gemini",
-        "Gemini CLI",
-        ("gemini",),
-        ("--acp",),
-        sandbox=SandboxUse(folders=("~/.gemini",), hosts=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com")),
-        npm=("@google/gemini-cli",),
-        key_variables=("GEMINI_API_KEY",),
-        login_signs=LoginSigns(
-            ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI"), ("~/.gemini/oauth_creds.json",)
-        ),
-        unrecorded="Its model API is not one that the scripted model speaks.",
-        install_hint="Install it with `npm install -g @google/gemini-cli`, then run `gemini` once to log in.",
-        version_args=("--version",),
-        untold_output="(Gemini CLI does not tell what the command has written.)",
-        modes=_GEMINI_MODES,
-        tells_commands=True,
-        login="session",
-        login_hint="Run `gemini` in a terminal and log in, or set GEMINI_API_KEY.",
-        settings=ProjectSettingsUse(("gemini",), rule_files=(".gemini/settings.json",)),
-    ),
-    # block.github.io/goose/docs/guides/acp-clients
-    Profile(
-        "goose",
-        "goose",
-        ("goose",),
-        ("acp",),
-        install_hint="See block.github.io/goose for its installation, then run `goose configure`.",
-        version_args=("--version",),
-        login="session",
-        login_hint="Run `goose configure` in a terminal.",
-        settings=ProjectSettingsUse(rule_files=(".config/goose/config.yaml",)),
-    ),
-    # ACP registry, qwen-code/agent.json
-    Profile(
-        "qwen",
-        "Qwen Code",
-        ("qwen",),
-        ("--acp",),
-        sandbox=SandboxUse(folders=("~/.qwen",), variables=("OPENAI_BASE_URL",), hosts=("dashscope.aliyuncs.com",)),
-        npm=("@qwen-code/qwen-code",),
-        lacks={
-            "todos": "Qwen Code offers its model no tool for a list of tasks in this protocol (0.24.4).",
-            "models": "Qwen Code offers one model, that of OPENAI_MODEL.",
-        },
-        questions=True,
-        install_hint="Install it with `npm install -g @qwen-code/qwen-code`, then run `qwen` once to log in.",
-        version_args=("--version",),
-        modes=_QWEN_MODES,
-        tells_commands=True,
-        tested=("0.24.4",),
-        login="session",
-        login_hint="Run `qwen` in a terminal and log in, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL.",
-        settings=ProjectSettingsUse(("qwen",), rule_files=(".qwen/settings.json",)),
-    ),
-    # moonshotai.github.io/kimi-code/en/reference/kimi-acp.html. PyPI's `kimi-cli` is no longer maintained.
-    Profile(
-        "kimi",
-        "Kimi Code",
-        ("kimi",),
-        ("acp",),
-        npm=("@moonshot-ai/kimi-code",),
-        unrecorded="As Qwen Code: run by hand with a model of one's own, and the scenes have not been tried.",
-        install_hint="Install it with `npm install -g @moonshot-ai/kimi-code`, then run `kimi login`.",
-        version_args=("--version",),
-        login="session",
-        login_hint="Run `kimi login` in a terminal, or name a provider of your own in ~/.kimi-code/config.toml.",
-        settings=ProjectSettingsUse(rule_files=(".kimi/config.toml",)),
-    ),
-    # docs.github.com/copilot/reference/acp-server
-    Profile(
-        "copilot",
-        "GitHub Copilot CLI",
-        ("copilot",),
-        ("--acp",),
-        npm=("@github/copilot",),
-        unrecorded="As Qwen Code: run by hand with a model of one's own, and the scenes have not been tried.",
-        install_hint="Install it with `npm install -g @github/copilot`, then run `copilot` once to log in.",
-        version_args=("--version",),
-        modes=_COPILOT_MODES,
-        errors_begin="Error: ",
-        usage_sums=True,
-        tells_commands=True,
-        login="session",
-        login_hint="Run `copilot login` in a terminal, or set COPILOT_PROVIDER_BASE_URL and COPILOT_MODEL.",
-        settings=ProjectSettingsUse(("copilot",)),
     ),
 )

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from universal.agents.acp.cards import PROFILES
 from universal.agents.acp.logins import login_hint
-from universal.agents.acp.profiles import DEFAULT, PROFILES, Profile
+from universal.agents.acp.profiles import DEFAULT, Profile
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory, Model
 from universal.permissions import Enforcement
 

@@ -11,9 +11,9 @@ import pytest
 
 from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import OWN, Talk
+from universal.agents.acp.cards import PROFILES
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.ends import ACCEPT_S, END, LATE_S, OWN_S, SILENT_S
-from universal.agents.acp.profiles import PROFILES
 from universal.agents.acp.turns2 import Turns2
 from universal.codec import Fact, Interrupt, PermissionReply, Prompt, Signal, Stop, WriteLine
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, PermissionData

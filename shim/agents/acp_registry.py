@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import re
 import shutil
-import subprocess
 import tarfile
 import tempfile
 import urllib.request
@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from shim.lib.errors import ShimError
+from shim.processes import child_process
+from shim.processes.child_environment import child_environment
 from universal.lib.jsonvalue import arr, obj, text
 
 COPY = Path(__file__).with_name("acp_registry.json")
@@ -133,12 +135,11 @@ def make_ready(entry: Entry, data: Path, say: Callable[[str], None]) -> tuple[st
         needed = "Node.js 22 or newer (nodejs.org)" if entry.prepare[0] == "npx" else "uv (docs.astral.sh/uv)"
         raise RegistryRefusal(f"{entry.prepare[0]} is not on PATH. Install {needed}, then try again.")
     say(f"$ {' '.join(entry.prepare)}")
-    try:
-        done = subprocess.run(entry.prepare, stdin=subprocess.DEVNULL, capture_output=True, timeout=INSTALL_S, check=False)
-    except subprocess.TimeoutExpired:
-        raise RegistryRefusal(f"{entry.prepare[0]} was not done within {INSTALL_S:.0f} s. Is its registry reachable?") from None
+    done = child_process.ask(entry.prepare, environment=child_environment(os.environ, {}), timeout_s=INSTALL_S)
+    if done is None:
+        raise RegistryRefusal(f"{entry.prepare[0]} did not start, or was not done within {INSTALL_S:.0f} s.")
     if done.returncode != 0:
-        raise RegistryRefusal(f"{entry.prepare[0]} failed: {done.stderr.decode('utf-8', 'replace').strip()[-400:]}")
+        raise RegistryRefusal(f"{entry.prepare[0]} failed ({done.returncode}): {(done.stderr or done.stdout).strip()[-400:]}")
     return entry.command
 
 

@@ -21,7 +21,7 @@ import typer
 
 from shim.cli import screen
 from shim.cli.imports import quick_imports
-from shim.cli.registry_commands import agents
+from shim.cli.registry_commands import agents, log_errors, say_that_agents_are_asked
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
 
@@ -269,11 +269,6 @@ def doctor(
         for line in aliases.on_path(os.environ.get("PATH", "")):
             screen.line(out, line)
     raise typer.Exit(1 if bad or (not no_agents and diagnosis.wrong(diagnoses, agent or ())) else 0)
-
-
-def say_that_agents_are_asked() -> None:
-    if sys.stderr.isatty():
-        screen.line(screen.console(sys.stderr), "Asking the agents. One that does not answer takes a minute.", "dim")
 
 
 config = typer.Typer(invoke_without_command=True, help="Show the settings and where each comes from, or change one.")
@@ -666,15 +661,6 @@ def restore(
     typer.echo(f"Restored {summary.files} files into {settings.data_dir}.")
     if summary.aside is not None:
         typer.echo(f"The earlier data is in {summary.aside}.")
-
-
-def log_errors(settings: Settings | None = None) -> None:
-    """Log only errors, without the settings' secrets: stdout and stderr belong to the command."""
-    with quick_imports():
-        from shim.cli.serve_command import secrets
-        from shim.lib.logging import configure
-
-    configure("error", "console", sys.stderr, secrets(settings) if settings else ())
 
 
 def _with_server(settings: Settings, url: str | None, job: Job) -> None:

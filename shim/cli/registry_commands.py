@@ -9,9 +9,25 @@ from typing import Annotated
 import typer
 
 from shim.cli import screen
+from shim.cli.imports import quick_imports
 from shim.lib.settings import Settings
 
-agents = typer.Typer(invoke_without_command=True, help="List the agents with version, path, models and capabilities, or add one.")
+agents = typer.Typer(invoke_without_command=True, help="List the agents and what each can do, or add one.")
+
+
+def say_that_agents_are_asked() -> None:
+    """Tell a person at a terminal why the command takes long."""
+    if sys.stderr.isatty():
+        screen.line(screen.console(sys.stderr), "Asking the agents. One that does not answer takes a minute.", "dim")
+
+
+def log_errors(settings: Settings | None = None) -> None:
+    """Log only errors, without the settings' secrets: stdout and stderr belong to the command."""
+    with quick_imports():
+        from shim.cli.serve_command import secrets
+        from shim.lib.logging import configure
+
+    configure("error", "console", sys.stderr, secrets(settings) if settings else ())
 
 
 @agents.callback()
@@ -29,7 +45,6 @@ def list_agents(
 
     from shim.agents.acp_registry import names, read_registry
     from shim.cli.agents import look
-    from shim.cli.commands import log_errors, say_that_agents_are_asked
 
     log_errors()
     say_that_agents_are_asked()

@@ -13,7 +13,7 @@ from typing import Any
 
 from universal.agents.acp.profiles import WRITTEN, Profile
 from universal.codec import LoginSigns, Mode, ProjectSettingsUse
-from universal.lib.jsonvalue import obj
+from universal.lib.jsonvalue import arr, obj
 from universal.sandbox import SandboxUse
 
 FOLDER = Path(__file__).with_name("cards")
@@ -22,7 +22,7 @@ RECORD = "record"
 
 def _value(value: Any) -> Any:
     """A list as a tuple, since profiles do not change."""
-    return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return tuple(arr(value)) if isinstance(value, list) else value
 
 
 def _fields(table: Any) -> dict[str, Any]:

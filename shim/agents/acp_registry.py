@@ -112,9 +112,11 @@ def find_entry(registry: Mapping[str, Any], name: str) -> Entry:
 def _package(way: Mapping[str, Any], exact: str, sign: str, version: str) -> str:
     """The package with an exact version: its own, or that of the entry."""
     package = text(way.get("package"))
+    if package.startswith("-") or text(way.get("cmd")).startswith("-"):
+        raise RegistryRefusal(f"The registry names an option in the place of a program: {package}. It is not added.")
     if re.match(exact, package):
         return package
-    if package.startswith("-") or not re.fullmatch(r"@?[\w./-]+", package) or not re.fullmatch(r"\d[\w.+-]*", version):
+    if not re.fullmatch(r"@?[\w./-]+", package) or not re.fullmatch(r"\d[\w.+-]*", version):
         raise RegistryRefusal(f"The registry names no exact version of {package or 'the package'}, so it is not added.")
     return f"{package}{sign}{version}"
 

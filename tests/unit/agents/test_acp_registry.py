@@ -63,9 +63,16 @@ def test_the_version_is_an_exact_one() -> None:
     assert find_entry(registry(npx={"package": "one"}), "one").command == ("npx", "--yes", "one@1.2.3")
     found = find_entry(registry(uvx={"package": "one==1.2.4", "cmd": "one-acp", "args": ["-x"]}), "one")
     assert found.command == ("uvx", "--from", "one==1.2.4", "one-acp", "-x")
-    for package in ("one@latest", "one@^1.0.0", "git+https://example.com/one", "--registry=x", ""):
+    for package in ("one@latest", "one@^1.0.0", "git+https://example.com/one", ""):
         with pytest.raises(RegistryRefusal, match="no exact version"):
             find_entry(registry(npx={"package": package}), "one")
+
+
+@pytest.mark.parametrize("way", [{"package": "--call=x@1.0.0"}, {"package": "one@1.0.0", "cmd": "--call=x"}])
+def test_no_option_takes_the_place_of_a_package(way: dict[str, Any]) -> None:
+    for name in ("npx", "uvx"):
+        with pytest.raises(RegistryRefusal, match="an option in the place"):
+            find_entry(registry(**{name: way}), "one")
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

@@ -33,6 +33,7 @@ MAY_START = {
     "shim/host/files/formatters.py": "the help of formatters: constants",
     "shim/host/plugins/plugin_hosts.py": "the host of plugins: the located runtime and a file of ours; its files come by stdin",
     "shim/cluster/nats/nats_process.py": "the bundled nats-server: constants, and paths and a port of ours",
+    "shim/agents/acp_registry.py": "npx and uvx: constants, and a package of a registry that does not begin with a dash",
     "shim/cli/service.py": "the service manager: constants, and a path of ours",
     "shim/cli/clients.py": "OpenCode's TUI and the browser, for the person at this terminal",
 }

@@ -1,4 +1,4 @@
-"""One set-up of OpenCode with all its parts at once: OpenCode itself, Claude Code, Codex, Pi and an agent of ACP."""
+"""One set-up of OpenCode with all its parts at once, behind Claude Code, Codex, Pi and an agent of ACP."""
 
 from __future__ import annotations
 
@@ -15,17 +15,14 @@ from .test_plugins import plant as plant_plugins
 from .test_setup import CALLS, LOCAL
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
-WEATHER = {"codex": "mcp:weather", "opencode": "tool:weather:{}"}
+WEATHER = {"codex": "mcp:weather"}
 """Agent -> the scene in which the model calls the person's own tool; the others have Claude's names."""
 
-NO_REGISTRY = {"npm_config_registry": "http://127.0.0.1:9", "npm_config_fetch_retries": "0"}
-"""OpenCode itself installs a package before its first answer where there are plugins, which takes 24 to 43 s (1.18.33)."""
 
-
-@pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi", "claude-agent-acp", "opencode"])
+@pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi", "claude-agent-acp"])
 def test_the_same_set_up_acts_behind_each_agent(agent: str) -> None:
     """The same MCP tool and own tool are called, the same agent's prompt is seen, and the same guard refuses."""
-    path = NO_REGISTRY if agent == "opencode" else {"PATH": f"{MODULES / '.bin'}{os.pathsep}{os.environ['PATH']}"}
+    path = {"PATH": f"{MODULES / '.bin'}{os.pathsep}{os.environ['PATH']}"}
     own = {"scribe": {"mode": "primary", "prompt": SCRIBE}}
     config = {"mcp": {"near": LOCAL}, "agent": own, "permission": {"bash": "allow", "near_echo": "allow", "weather": "allow"}}
     with bench(agent, config=config, **path) as server:

@@ -34,6 +34,7 @@ from universal.codec import (
     Codec,
     Exit,
     Fact,
+    FilesChanged,
     IdFactory,
     Interrupt,
     InterruptProcess,
@@ -326,6 +327,9 @@ class Driver:
                     self._fact(output)
                 case ToolCheck(request=request):
                     self._proceed(request)
+                case FilesChanged(key=key):  # a recorder formats nothing
+                    if self._codec is not None:
+                        self._act(self._codec.proceed(key))
                 case Signal():
                     if output.child is None:
                         self._apply(output.input, output.key)

@@ -118,8 +118,8 @@ def test_clients_see_what_they_saw_in_recordings_of(folders: list[str]) -> None:
 
 def test_the_newest_version_of_each_agent_is_compared_in_ci() -> None:
     folders = newest_versions()
-    assert {"claude/2.1.330", "codex/0.169.0", "acp/claude-agent-acp-0.101.0"} <= set(folders)
-    assert not {"claude/2.1.197", "acp/claude-agent-acp-0.100.0"} & set(folders)
+    assert {"claude/2.1.332", "codex/0.171.0", "acp/claude-agent-acp-0.101.0"} <= set(folders)
+    assert not {"claude/2.1.197", "claude/2.1.330", "acp/claude-agent-acp-0.100.0"} & set(folders)
 
 
 @pytest.mark.timeout(OTHER_PROCESS_S)

@@ -32,6 +32,7 @@ ENDLESS = {"serve": ("--port", "0"), "web": ("--port", "0", "--no-open"), "tui":
 START_S, STOP_S = 20, 15
 BOUNDED: dict[str, tuple[str, float]] = {
     "agents": ("", 50),
+    "agents add": ("nosuch", 20),
     "doctor": ("", 90),
     "completion": ("bash", 10),
     "health": ("", 10),

@@ -138,8 +138,8 @@ RECORDINGS: dict[str, tuple[str, ...]] = {
     "permission_edit": ("claude/2.1.332/read_edit",),
     "read_edit": ("mock/edit_existing", "claude/2.1.330/read_edit_bypass"),
     "parallel": ("mock/parallel", "claude/2.1.332/parallel"),
-    "question": ("mock/question_one", "claude/2.1.332/question"),
-    "question_cancel": ("mock/question_reject", "claude/2.1.332/question_reject"),
+    "question": ("mock/question_one", "claude/2.1.330/question"),
+    "question_cancel": ("mock/question_reject", "claude/2.1.330/question_reject"),
     "fail_tool": ("mock/failtool", "claude/2.1.332/fail_tool"),
     "error": ("mock/error", "claude/2.1.332/error"),
     "hang_interrupt": ("mock/hang", "claude/2.1.332/abort_text"),
@@ -248,7 +248,7 @@ class Comparison:
         for name in self.scenes[(scene, number)]:
             differences = await self._differences(scene, number, name)
             left = [(how, kind) for how, kind in differences if not self._excuses(scene, name, how, kind)]
-            assert left == [], name
+            assert left == [], (name, left)
 
     async def check_order_rows(self) -> None:
         """Each scene, agent and type of each row about the order is needed."""
@@ -258,7 +258,7 @@ class Comparison:
                 for row in self._excuses(scene, name, how, kind):
                     needed |= {(row, "scenes", scene), (row, "agents", name.split("/")[0]), (row, how, kind)}
         said = {(at, key, one) for at, row in enumerate(self.rows("order")) for key in row if key != "why" for one in row[key]}
-        assert said - needed == set()
+        assert said - needed == set(), said - needed
 
     def native_shapes(self) -> Shapes:
         """The shapes of all that the build was recorded with."""

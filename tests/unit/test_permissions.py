@@ -316,7 +316,8 @@ def test_an_edit_of_a_file_with_rules_is_asked_about(name: str, mode: str) -> No
 @pytest.mark.parametrize(
     "name",
     ["/p/.claude/settings.local.json", ".claude/agents/a.md", ".codex/rules/x.rules", "/home/me/.pi/agent/settings.json",
-     ".config/amp/settings.json", "sub/.gemini/settings.json", ".kimi/config.toml", "/home/me/.config/goose/config.yaml"],
+     ".config/amp/settings.json", "sub/.gemini/settings.json", ".kimi/config.toml", "/home/me/.kimi-code/config.toml",
+     "/home/me/.config/goose/config.yaml"],
 )  # fmt: skip
 def test_an_edit_of_a_file_with_rules_of_any_agent_is_asked_about(name: str) -> None:
     everything = (Rule("edit", "*", "allow"),)
@@ -327,8 +328,8 @@ def test_an_edit_of_a_file_with_rules_of_any_agent_is_asked_about(name: str) -> 
 
 def test_every_agent_that_reads_rules_of_a_project_names_their_files() -> None:
     named = {family for spec in agents().values() if spec.project_settings.rule_files for family in spec.project_settings.reads}
-    # OpenCode's are those of this server; Copilot has no file with rules that were seen to count.
-    assert set(ALL_FAMILIES) - named == {"opencode", "copilot"}
+    # OpenCode's are those of this server, and Kilo names its own; Copilot has no file with rules that were seen to count.
+    assert set(ALL_FAMILIES) - named == {"copilot"}
 
 
 @pytest.mark.parametrize("unread", [False, True])

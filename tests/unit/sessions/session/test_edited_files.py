@@ -14,7 +14,7 @@ from universal.codec import Fact, FilesChanged, Output, WriteLine
 from universal.events import EventType, ItemData
 from universal.items import FileRefPart, Item, ItemKind, ItemStatus
 from universal.lib.diffs import unified_diff
-from universal.sandbox import Bounds
+from universal.sandbox import Bounds, SandboxState
 
 LINES: dict[bytes, list[Output]] = {
     b"changed": [FilesChanged("key", ("/p/a",))],
@@ -96,7 +96,7 @@ async def test_nothing_is_formatted_in_a_sandbox() -> None:
     await ask(w, session)
     actor = await w.manager.actor(session)
     assert await actor.process.format_file("a") == FormattedFile("", "more\n")
-    actor.process.bounds = Bounds("project")
+    actor.process.sandbox = SandboxState(Bounds("project"))
     assert await actor.process.format_file("a") is None
 
 

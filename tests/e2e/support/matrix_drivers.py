@@ -66,7 +66,6 @@ _CLAUDE_SCENES = {
     "todo": "todo",
     "mcp": _call("mcp__scripted__echo", {"text": "from the server"}),
 }
-_NO_SHELL_LINES = {("shell line of a skill", "*"): "before 2.1.332 it asks nobody, so they are off"}
 _PLAN_LACKS = frozenset({("shell line of a skill", "plan")})
 """Plan mode runs no shell line that writes."""
 CLAUDE = Driver(
@@ -82,7 +81,6 @@ CLAUDE = Driver(
             ("shell line of a skill", "bypass"),
         }
     ),
-    switched_off=_NO_SHELL_LINES,
     lacks=_PLAN_LACKS,
     arrange=_claude_home,
     settings={"IS_SANDBOX": "1"},  # `bypass` may be chosen by root only where the person says that this is a sandbox

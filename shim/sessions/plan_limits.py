@@ -12,6 +12,10 @@ from universal.session.changes import LimitsReported
 
 WARNING = 0.8
 """How much of a window must be used for a warning, from 0 to 1. Each window warns once until it begins anew."""
+FRESH = 0.4
+"""A window of which less is used has begun anew. Use that swings around WARNING does not warn twice."""
+SAME_WINDOW_S = 600
+"""Most seconds by which the told reset of one window moves between two reports."""
 KEPT_AGENTS = 100
 
 
@@ -43,9 +47,11 @@ class PlanReports:
             del self.agents[next(iter(self.agents))]
 
     def _look(self, agent: str, window: PlanWindow, directory: str) -> None:
+        key = agent, window.name
         if window.used < WARNING:
-            self._warned.pop((agent, window.name), None)
-        elif self._warned.get((agent, window.name)) != window.resets_at:
-            self._warned[agent, window.name] = window.resets_at
+            if window.used < FRESH:
+                self._warned.pop(key, None)
+        elif (resets_at := self._warned.get(key)) is None or window.resets_at - resets_at > SAME_WINDOW_S:
+            self._warned[key] = window.resets_at
             reset = f" It resets at {datetime.fromtimestamp(window.resets_at, UTC):%d %b, %H:%M} UTC." if window.resets_at else ""
             self._warn(agent, f"{window.used:.0%} of the {window.title} is used.{reset}", directory)

@@ -43,6 +43,18 @@ def change(*windows: PlanWindow) -> Any:
     return SimpleNamespace(changes=(LimitsReported(windows),), session=session, at_ms=5)
 
 
+def test_use_that_swings_around_the_warning_and_a_reset_that_drifts_warn_once() -> None:
+    said: list[str] = []
+    reports = PlanReports(lambda agent, words, directory: said.append(words))
+    for window in (("five_hour", 0.81, 1_000), ("five_hour", 0.79, 1_001), ("five_hour", 0.82, 1_060), ("weekly", 0.8, 0)):
+        reports.note(change(PlanWindow(*window)))
+    reports.note(change(PlanWindow("weekly", 0.79, 0)))
+    reports.note(change(PlanWindow("weekly", 0.8, 0)))
+    assert len(said) == 2
+    reports.note(change(PlanWindow("five_hour", 0.9, 19_000)))
+    assert len(said) == 3, "a new window, whose beginning nobody has told"
+
+
 def test_each_window_warns_once_until_it_begins_again() -> None:
     said: list[str] = []
     reports = PlanReports(lambda agent, words, directory: said.append(f"{agent} {words} {directory}"))

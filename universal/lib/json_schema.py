@@ -101,9 +101,9 @@ def mismatch(value: Any, schema: Any, root: Any = None, place: str = "", depth: 
     kinds = arr(kinds) if isinstance(kinds, list) else [kinds] if kinds else []
     if kinds and not any(TYPES[kind](value) for kind in kinds):
         return f"{here}it must be {' or '.join(kinds)}"
-    if "enum" in rules and value not in arr(rules["enum"]):
+    if "enum" in rules and not any(_is_same(value, each) for each in arr(rules["enum"])):
         return f"{here}it must be one of {arr(rules['enum'])}"
-    if "const" in rules and value != rules["const"]:
+    if "const" in rules and not _is_same(value, rules["const"]):
         return f"{here}it must be {rules['const']!r}"
     for key, (kind, holds) in _BOUNDS.items():
         if key in rules and TYPES[kind](value) and not holds(value, rules[key]):
@@ -115,6 +115,18 @@ def mismatch(value: Any, schema: Any, root: Any = None, place: str = "", depth: 
     if missing:
         return f"{here}{missing[0]} is missing"
     return _alternatives(value, rules, root, place, deeper)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal. In Python 0 is False and 1 is True."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(arr(one)) == len(arr(other)) and all(map(_is_same, arr(one), arr(other)))
+    if isinstance(one, dict) and isinstance(other, dict):
+        left, right = obj(one), obj(other)
+        return left.keys() == right.keys() and all(_is_same(left[key], right[key]) for key in left)
+    return one == other
 
 
 def _inner(value: Any, rules: Mapping[str, Any], place: str) -> list[tuple[Any, Any, str]]:

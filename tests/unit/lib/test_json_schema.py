@@ -59,6 +59,20 @@ def test_mismatch_says_what_another_implementation_says(schema: Any, value: Any)
     assert (why == "") is jsonschema_rs.is_valid(schema, value), why
 
 
+@pytest.mark.parametrize(
+    ("value", "schema", "matches"),
+    [
+        (False, {"enum": [0]}, False),
+        (1, {"const": True}, False),
+        (1.0, {"const": 1}, True),
+        ([{"a": True}], {"enum": [[{"a": 1}]]}, False),
+        ([{"a": 1}], {"enum": [[{"a": 1}]]}, True),
+    ],
+)
+def test_a_truth_value_is_no_number(value: Any, schema: Any, matches: bool) -> None:
+    assert (mismatch(value, schema) == "") is jsonschema_rs.is_valid(schema, value) is matches
+
+
 def test_a_mismatch_has_its_place() -> None:
     schema = {"properties": {"people": {"items": {"$ref": "#/$defs/person"}}}, "$defs": {"person": {"required": ["name"]}}}
     assert schema_fault(schema) is None

@@ -6,6 +6,7 @@ that; with any other, a formatter runs beside the agent's next step, since nothi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from shim.host.files.formatters import FormattedFile
@@ -16,6 +17,8 @@ from universal.lib.diffs import hunks, text_before, unified_diff
 
 FILES_LIMIT = 50
 """Maximum files of one result that are formatted, and formatted files whose result is still to come."""
+RESULT_S = 60.0
+"""Seconds after which no further file of a result is formatted: the agent's next lines wait."""
 
 
 class EditedFiles:
@@ -34,23 +37,23 @@ class EditedFiles:
         self._format, self._on_lines, self._proceed = format, on_lines, proceed
         self.is_on = False
         """Whether the set-up has formatters."""
-        self.outputs: Sequence[Output] = ()
-        """Outputs whose files are formatted now. They come before the next lines."""
-        self._held: tuple[Sequence[Output], list[bytes]] | None = None
+        self.ready: dict[int, Sequence[Output]] = {}
+        """Generation -> outputs whose files are formatted now. They come before its next lines."""
+        self._held: dict[int, tuple[Sequence[Output], list[bytes]]] = {}
         self._early: dict[str, FormattedFile | None] = {}
         """Files that were formatted before the result of their call."""
 
-    def hold(self, outputs: Sequence[Output], rest: list[bytes]) -> bool:
-        """Whether outputs wait for formatters, and the lines behind them too."""
+    def hold(self, generation: int, outputs: Sequence[Output], rest: list[bytes]) -> bool:
+        """Whether outputs of a generation wait for formatters, and the lines behind them too."""
         if not any(type(output) is FilesChanged or _edits(output) for output in outputs):
             return False
-        self._held = outputs, rest
+        self._held[generation] = outputs, rest
         return True
 
     def on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
         """Handle lines. The next ones wait for what this returns."""
         pause = self._on_lines(generation, lines)
-        if not self.is_on or (pause is None and self._held is None):
+        if not self.is_on or (pause is None and generation not in self._held):
             return pause
         return self._go_on(generation, pause)
 
@@ -58,18 +61,23 @@ class EditedFiles:
         while True:
             if pause is not None:
                 await pause
-            if self._held is None:
+            if generation not in self._held:
                 return
-            outputs, rest = self._held
-            self.outputs = [ready for output in outputs for ready in await self._ready(output)]
-            self._held = None
+            outputs, rest = self._held.pop(generation)
+            self.ready[generation] = [ready for output in outputs for ready in await self._format_all(output)]
             pause = self._on_lines(generation, rest)
+            self.ready.pop(generation, None)  # its process was dropped meanwhile
 
-    async def _ready(self, output: Output) -> Sequence[Output]:
+    async def _format_all(self, output: Output) -> Sequence[Output]:
         """What comes in the place of an output when its files are formatted."""
+        end = asyncio.get_running_loop().time() + RESULT_S
+
+        async def format(path: str) -> FormattedFile | None:
+            return await self._format(path) if asyncio.get_running_loop().time() < end else None
+
         if isinstance(output, FilesChanged):
             for path in output.paths[:FILES_LIMIT]:
-                self._early[path] = await self._format(path)
+                self._early[path] = await format(path)
             while len(self._early) > FILES_LIMIT:
                 del self._early[next(iter(self._early))]
             return self._proceed(output.key)
@@ -80,7 +88,7 @@ class EditedFiles:
         assert isinstance(output.data, ItemData)
         parts: dict[FileRefPart, FileRefPart] = {}
         for part in edits[:FILES_LIMIT]:
-            file = self._early.pop(part.path) if part.path in self._early else await self._format(part.path)
+            file = self._early.pop(part.path) if part.path in self._early else await format(part.path)
             if file is not None:
                 parts[part] = part.model_copy(update={"diff": diff_after(part, file)})
         content = tuple(parts.get(part, part) if isinstance(part, FileRefPart) else part for part in output.data.item.content)

@@ -198,9 +198,8 @@ class SessionAgent:
         self.is_untried = False
         pieces: list[Fact] = []
         edits = self._edits
-        if edits.outputs and generation == self.generation:
-            ready, edits.outputs = edits.outputs, ()
-            self._emit(ready)
+        if edits.ready and generation == self.generation and generation in edits.ready:
+            self._emit(edits.ready.pop(generation))
         for at, line in enumerate(lines):
             if generation != self.generation or codec is None:
                 return False
@@ -213,7 +212,7 @@ class SessionAgent:
             if pieces:
                 self._on_pieces(pieces)
                 pieces = []
-            if edits.is_on and edits.hold(outputs, lines[at + 1 :]):
+            if edits.is_on and edits.hold(generation, outputs, lines[at + 1 :]):
                 return True
             self._emit(outputs)
         if pieces:

@@ -7,7 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
 
+import pytest
+
 from shim.host.files.formatters import FormattedFile
+from shim.sessions.session import edited_files
 from shim.sessions.session.edited_files import EditedFiles
 from tests.support.scripted_model import ask, world
 from universal.codec import Fact, FilesChanged, Output, WriteLine
@@ -35,6 +38,7 @@ class Agent:
         self.seen: list[Output] = []
         self.formatted: list[str] = []
         self.gate = asyncio.Event()
+        self.generation = 1
         self.files = EditedFiles(self._format, self._on_lines, lambda key: [WriteLine(key.encode())])
         self.files.is_on = True
 
@@ -43,12 +47,13 @@ class Agent:
         self.formatted.append(path)
         return FormattedFile("new\n", "NEW\n")
 
-    def _on_lines(self, _: int, lines: list[bytes]) -> None:
-        ready, self.files.outputs = self.files.outputs, ()
-        self.seen += ready
+    def _on_lines(self, generation: int, lines: list[bytes]) -> None:
+        if generation != self.generation:
+            return
+        self.seen += self.files.ready.pop(generation, ())
         for at, line in enumerate(lines):
             outputs = LINES.get(line, [edit()])
-            if self.files.is_on and self.files.hold(outputs, lines[at + 1 :]):
+            if self.files.is_on and self.files.hold(generation, outputs, lines[at + 1 :]):
                 return
             self.seen += outputs
 
@@ -101,7 +106,33 @@ async def test_nothing_is_formatted_in_a_sandbox() -> None:
 
 
 def test_a_failed_edit_is_not_formatted() -> None:
-    assert not Agent().files.hold([edit(ItemStatus.FAILED)], [])
+    assert not Agent().files.hold(1, [edit(ItemStatus.FAILED)], [])
+
+
+async def test_what_waits_of_a_dropped_process_is_dropped_with_it() -> None:
+    """A turn that is aborted while a formatter hangs: the next process has none of the first one's results."""
+    agent = Agent()
+    first = agent.files.on_lines(1, [b"edit", b"text"])
+    assert first is not None
+    agent.generation = 2
+    assert agent.files.on_lines(2, [b"text"]) is None
+    agent.gate.set()
+    await first
+    assert agent.files.on_lines(2, [b"text"]) is None
+    assert agent.seen == [WriteLine(b"text")] * 2
+    assert not agent.files.ready
+
+
+async def test_a_result_with_slow_files_does_not_hold_the_agent_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent()
+    agent.gate.set()
+    monkeypatch.setattr(edited_files, "RESULT_S", 0.0)
+    pause = agent.files.on_lines(1, [b"edit", b"text"])
+    assert pause is not None
+    await pause
+    assert agent.formatted == []
+    assert agent.diffs() == [unified_diff("/p/a", "old\n", "new\n")]
+    assert agent.seen[-1] == WriteLine(b"text")
 
 
 async def test_a_diff_that_does_not_fit_gets_the_formatters_behind_it() -> None:

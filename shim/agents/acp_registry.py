@@ -31,6 +31,8 @@ ASK_S, INSTALL_S = 20.0, 600.0
 REGISTRY_BYTES, ARCHIVE_BYTES = 8 << 20, 512 << 20
 """Maximum sizes of a registry file and of an archive."""
 NAME = re.compile(r"[a-z][a-z0-9-]*\Z")
+EXACT = re.compile(r"\d[\w.+-]*")
+"""A version. It is a part of a folder's name."""
 SYSTEMS: Mapping[str, str] = {"arm64": "aarch64", "amd64": "x86_64"}
 
 
@@ -70,7 +72,7 @@ def read_registry(source: str = "") -> dict[str, Any]:
 
 
 def _fetch(url: str, most: int) -> bytes:
-    """The content of a URL, cut after `most` bytes and one. Raises OSError."""
+    """The content of a URL, at most one byte more than `most`. Raises OSError."""
     with urllib.request.urlopen(url, timeout=ASK_S) as answer:  # noqa: S310 - callers pass http and https
         return answer.read(most + 1)
 
@@ -101,6 +103,8 @@ def find_entry(registry: Mapping[str, Any], name: str) -> Entry:
     target = obj(obj(ways.get("binary")).get(f"{platform.system().lower()}-{SYSTEMS.get(machine, machine)}"))
     if not target:
         raise RegistryRefusal(f"The registry has no {title} for this machine. Install it yourself and set agents.{name}.command.")
+    if not EXACT.fullmatch(version):
+        raise RegistryRefusal(f"The registry names no exact version of {title}, so it is not added.")
     sha256, archive = text(target.get("sha256")).lower(), text(target.get("archive"))
     if not re.fullmatch(r"[0-9a-f]{64}", sha256) or not archive.startswith("https://"):
         raise RegistryRefusal(
@@ -116,7 +120,7 @@ def _package(way: Mapping[str, Any], exact: str, sign: str, version: str) -> str
         raise RegistryRefusal(f"The registry names an option in the place of a program: {package}. It is not added.")
     if re.match(exact, package):
         return package
-    if not re.fullmatch(r"@?[\w./-]+", package) or not re.fullmatch(r"\d[\w.+-]*", version):
+    if not re.fullmatch(r"@?[\w./-]+", package) or not EXACT.fullmatch(version):
         raise RegistryRefusal(f"The registry names no exact version of {package or 'the package'}, so it is not added.")
     return f"{package}{sign}{version}"
 

@@ -76,7 +76,8 @@ def add(
 
     entry = acp_registry.find_entry(acp_registry.read_registry(source), name)
     what = f"{entry.archive} (sha256 {entry.sha256})" if entry.archive else " ".join(entry.command)
-    typer.echo(f"{entry.title} {entry.version}: {what}")
+    variables = "".join(f"\n  {key}={value}" for key, value in entry.env.items())
+    typer.echo(f"{entry.title} {entry.version}: {what}{variables}")
     if not yes and not typer.confirm("It runs as you, with your files and keys. Download it and add it?", default=False):
         raise typer.Exit(1)
     command = acp_registry.make_ready(entry, Settings.load().data_dir, typer.echo)

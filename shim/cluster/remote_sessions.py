@@ -232,7 +232,7 @@ class RemoteSessions(StoredSessions[_Remote]):
             self._passed.popitem(last=False)
 
     def note_replayed(self, session_id: str, last: int) -> None:
-        """Note that a client gets what it has missed up to an event. A row that tells of it comes later, and is no news to it."""
+        """Note up to which event a client gets what it has missed. A later row about that event is no news to it."""
         if not self.is_live(session_id) and last > self._passed.get(session_id, 0):
             self.note_published(session_id, last)
 

@@ -109,6 +109,10 @@ def test_an_archive_writes_nothing_outside_of_its_folder(tmp_path: Path, monkeyp
     with pytest.raises(RegistryRefusal, match="outside of the archive"):
         make_ready(find_entry(binary(content, cmd="../../bin/sh"), "one"), tmp_path, lambda _: None)
     assert not list(tmp_path.rglob("escaped"))
+    outside = binary(content)
+    outside["agents"][0]["version"] = "1/../../../escaped"
+    with pytest.raises(RegistryRefusal, match="no exact version"):
+        find_entry(outside, "one")
 
 
 def test_a_registry_that_cannot_be_read(tmp_path: Path) -> None:
@@ -126,7 +130,9 @@ def test_add_asks_and_writes_the_settings(tmp_path: Path, monkeypatch: pytest.Mo
     file, source = tmp_path / "opencode-shim" / "config.toml", tmp_path / "registry.json"
     source.write_text(json.dumps(registry(npx={"package": "one@1.2.3", "args": ["--acp"], "env": {"ONE_UPDATE": "0"}})))
     arguments = ["agents", "add", "one", "--from", str(source)]
-    assert CliRunner().invoke(cli, arguments, input="n\n").exit_code == 1
+    declined = CliRunner().invoke(cli, arguments, input="n\n")
+    assert declined.exit_code == 1
+    assert "npx --yes one@1.2.3 --acp" in declined.output and "ONE_UPDATE=0" in declined.output, "all that would run"
     assert not file.exists()
     file.parent.mkdir()
     file.write_text("# mine\nport = 4097\n\n[agents.other]\ncommand = ['other']\n")

@@ -436,6 +436,11 @@ class ScriptedAgents:
         agent = self._agents[name]
         self._agents[name] = replace(agent, spec=replace(agent.spec, sandbox=SandboxUse(level, shown=shown)))
 
+    def add_mode(self, name: str, mode: str) -> None:
+        """The agent has a mode of this name itself."""
+        agent = self._agents[name]
+        self._agents[name] = replace(agent, spec=replace(agent.spec, modes=(*agent.spec.modes, Mode(mode, "", mode))))
+
     def hold_calls(self, name: str, calls: HeldCalls) -> None:
         """The agent's calls wait for the server (`AgentSpec.held_calls`)."""
         agent = self._agents[name]

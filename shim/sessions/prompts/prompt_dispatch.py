@@ -36,7 +36,7 @@ from universal.codec import Codec, Fact, HeldCalls, Prompt
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData
 from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart, TextPart
 from universal.lib.jsonvalue import JsonObject
-from universal.permissions import Policy
+from universal.permissions import MODES, Policy
 from universal.sandbox import Bounds, SandboxState
 from universal.session.user_prompt import Delivery
 from universal.setup import setup_notice
@@ -259,8 +259,8 @@ class PromptDispatcher:
     def _is_ready_for(self, pending: PendingPrompt) -> bool:
         process = self._process
         is_same = process.agent == pending.agent and self.has_project_settings == self.may_use_project_settings
-        names_own = pending.prompt.mode != (pending.choice or pending.user_prompt).mode
-        if is_same and (process.sandbox.may_change or names_own or self._state.session.record.metadata):
+        is_own = (pending.choice or pending.user_prompt).mode not in MODES
+        if is_same and (process.sandbox.may_change or is_own or self._state.session.record.metadata):
             is_same = process.sandbox.demand == self._demand(pending)  # mounts cannot be changed: others need another process
         return process.is_alive and is_same and process.codec is not None and not pending.refused
 

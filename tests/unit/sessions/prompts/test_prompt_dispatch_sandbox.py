@@ -140,7 +140,10 @@ async def test_a_session_tightens_while_its_agent_runs(w: World, tool: list[Tool
     assert w.agent.options.bounds is None
 
 
-async def test_an_agent_of_the_configuration_tightens_its_prompts(w: World, tool: list[Tool]) -> None:
+@pytest.mark.parametrize("reads_own", [False, True])
+async def test_an_agent_of_the_configuration_tightens_its_prompts(w: World, tool: list[Tool], reads_own: bool) -> None:
+    if reads_own:  # as OpenCode, which reads the configuration itself
+        w.agents.add_mode("one", "careful")
     w.config = OpenCodeConfig({"agent": {"careful": {"mode": "primary", "sandbox": "strict"}}})
     session = w.session()
     await turn(w, session)

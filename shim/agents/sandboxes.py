@@ -23,7 +23,7 @@ from universal.codec import AgentSpec, LaunchSpec
 from universal.lib.jsonvalue import obj
 from universal.permissions import Rule
 from universal.sandbox import TIGHTER, Bounds, Level, bounds_of, strictest, tighter_of
-from universal.session.values import SessionRecord
+from universal.session.values import Fields, SessionRecord
 from universal.setup import ConfigAgent
 
 KEY = "sandbox"
@@ -82,6 +82,12 @@ def level_of(record: SessionRecord, agent: ConfigAgent | None) -> Level:
     of_agent: Level = agent.sandbox if agent is not None else "auto"
     of_session = record.metadata.get(KEY) if record.metadata else None
     return of_agent if of_session is None else strictest(tighter_of(of_session), of_agent)
+
+
+def inherit_level(metadata: Fields | None, parent: SessionRecord) -> Fields | None:
+    """Return the `metadata` of a new session below another one, which begins in no milder sandbox."""
+    of_parent, own = level_of(parent, None), tighter_of(obj(metadata).get(KEY))
+    return {**(metadata or {}), KEY: strictest(of_parent, own)} if of_parent != "auto" else metadata
 
 
 def check_level(metadata: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Unpack
 
 import structlog
 
-from shim.agents.sandboxes import check_level
+from shim.agents.sandboxes import check_level, inherit_level
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.files.roots import require
 from shim.lib.errors import (
@@ -224,6 +224,8 @@ class SessionManager:
         """
         session_id = session_id or self.deps.ids.new("session")
         now = self.deps.clock.now_ms()
+        if (parent := self.index.find(parent_id) if parent_id else None) is not None:
+            metadata = inherit_level(metadata, parent.current_record)
         record = SessionRecord(
             session_id,
             slug(session_id),

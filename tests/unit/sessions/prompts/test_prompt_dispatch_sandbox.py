@@ -9,7 +9,7 @@ import pytest
 from shim.agents import sandboxes
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.processes.sandbox import Tool
-from tests.support.scripted_model import World, ask
+from tests.support.scripted_model import Project, World, ask
 from universal.host import HostDone, ReadText, StopCommand
 from universal.permissions import Action, Enforcement, Rule
 from universal.sandbox import Level
@@ -138,6 +138,16 @@ async def test_a_session_tightens_while_its_agent_runs(w: World, tool: list[Tool
     await w.manager.patch(session, metadata={})
     await turn(w, session)
     assert w.agent.options.bounds is None
+
+
+async def test_a_session_below_another_begins_in_no_milder_sandbox(w: World, tool: list[Tool]) -> None:
+    parent = w.session(metadata={"sandbox": "project", "mine": 1})
+    record = w.manager.create("/p", Project(), parent_id=parent, metadata={"own": 2})
+    assert record.metadata == {"own": 2, "sandbox": "project"}
+    assert w.manager.create("/p", Project(), parent_id=parent, metadata={"sandbox": "strict"}).metadata == {"sandbox": "strict"}
+    assert w.manager.create("/p", Project(), parent_id=w.session()).metadata is None
+    await turn(w, record.id)
+    assert w.agent.options.bounds is not None
 
 
 @pytest.mark.parametrize("reads_own", [False, True])

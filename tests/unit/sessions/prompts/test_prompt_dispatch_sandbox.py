@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> list[Tool]:
 WAIT_S = 5
 
 
-async def turn(w: World, session: str, **more: object) -> None:
+async def turn(w: World, session: str, **more: Any) -> None:
     """A prompt and its answer. Whether there is a tool for sandboxes is found out in a thread."""
     before = sum(len(agent.commands) for agent in w.agents.spawned)
     await ask(w, session, **more)

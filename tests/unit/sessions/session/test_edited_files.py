@@ -109,7 +109,7 @@ def test_a_failed_edit_is_not_formatted() -> None:
     assert not Agent().files.hold(1, [edit(ItemStatus.FAILED)], [])
 
 
-async def test_what_waits_of_a_dropped_process_is_dropped_with_it() -> None:
+async def test_results_of_a_dropped_process_are_dropped_with_it() -> None:
     """A turn that is aborted while a formatter hangs: the next process has none of the first one's results."""
     agent = Agent()
     first = agent.files.on_lines(1, [b"edit", b"text"])

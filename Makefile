@@ -23,8 +23,8 @@ serve: .venv/.run  ## the server: make serve [PORT=4096] [DIRECTORY=.]
 cluster: .venv/.dev  ## NATS, servers with agents and a front on this machine: make cluster [NODES=3] [DIRECTORY=.]
 	@exec $(BIN)python -m tools.cluster --nodes $(or $(NODES),3) --directory "$(DIRECTORY)"
 
-cluster-chaos: .venv/.dev  ## faults on a cluster at work, its promises checked: make cluster-chaos [NODES=4] [SESSIONS=200] [SECONDS=180] [SEED=1]
-	$(BIN)python -m tools.chaos --nodes $(or $(NODES),4) --sessions $(or $(SESSIONS),200) --seconds $(or $(SECONDS),180) --seed $(or $(SEED),1)
+cluster-chaos: .venv/.dev  ## faults on a cluster at work, its promises checked: make cluster-chaos [NODES=4] [SESSIONS=200] [SECONDS=180] [SEED=1] [SEEDS=1]
+	$(BIN)python -m tools.chaos --nodes $(or $(NODES),4) --sessions $(or $(SESSIONS),200) --seconds $(or $(SECONDS),180) --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1)
 
 outlive: .venv/.dev  ## turns of four agents over kill -9, restarts and aborts of their server, with a seed of chance
 	$(BIN)pytest -q tests/e2e/test_outlive.py -m "e2e" $(ARGS)

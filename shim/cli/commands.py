@@ -13,13 +13,44 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
 from shim.cli import screen
+from shim.cli.flags import (
+    AllowedHosts,
+    BasePath,
+    Cluster,
+    ClusterName,
+    ClusterPrefix,
+    Cors,
+    DataDir,
+    DefaultAgent,
+    Directory,
+    DrainSeconds,
+    EnvFile,
+    Hostname,
+    Json,
+    Labels,
+    LogFormat,
+    LogLevel,
+    Mdns,
+    MdnsDomain,
+    MoveAside,
+    NoAgents,
+    Port,
+    Roots,
+    Sandbox,
+    Server,
+    TlsCert,
+    TlsKey,
+    TrustAll,
+    TrustProxy,
+    Unattended,
+    Url,
+)
 from shim.cli.imports import quick_imports
 from shim.cli.registry_commands import agents, log_errors, say_that_agents_are_asked
 from shim.lib.errors import ShimError
@@ -47,62 +78,6 @@ cli = typer.Typer(
     # Tracebacks of rich show local variables, which hold keys and prompts.
     pretty_exceptions_enable=False,
 )
-
-
-def _number(text: str) -> float:
-    try:
-        return int(text) if text.isdecimal() else float(text)
-    except ValueError:
-        raise typer.BadParameter(f"it needs a number, not {text}.") from None
-
-
-def _flag(name: str, metavar: str, parser: Callable[[str], Any] | None = None) -> Any:
-    """Return an option whose help is the description of the setting `name`."""
-    field = Settings.model_fields[name]
-    default = {"directory": "the current one", "data_dir": "~/.local/share/opencode-shim"}.get(name, field.default)
-    default_text = str(default) if default else False
-    option = f"--{name.replace('_', '-')}"
-    return typer.Option(option, metavar=metavar, help=field.description, show_default=default_text, parser=parser)
-
-
-Hostname: TypeAlias = Annotated[str | None, _flag("hostname", "ADDRESS")]
-Port: TypeAlias = Annotated[Any, _flag("port", "N", _number)]
-Directory: TypeAlias = Annotated[str | None, _flag("directory", "DIR")]
-DataDir: TypeAlias = Annotated[str | None, _flag("data_dir", "DIR")]
-DefaultAgent: TypeAlias = Annotated[str | None, _flag("default_agent", "NAME")]
-Sandbox: TypeAlias = Annotated[str | None, _flag("sandbox", "LEVEL")]
-Cors: TypeAlias = Annotated[list[str] | None, _flag("cors", "ORIGIN")]
-LogLevel: TypeAlias = Annotated[str | None, _flag("log_level", "LEVEL")]
-LogFormat: TypeAlias = Annotated[str | None, _flag("log_format", "FORMAT")]
-AllowedHosts: TypeAlias = Annotated[list[str] | None, _flag("allowed_hosts", "NAME")]
-BasePath: TypeAlias = Annotated[str | None, _flag("base_path", "PATH")]
-Mdns: TypeAlias = Annotated[bool | None, _flag("mdns", "")]
-MdnsDomain: TypeAlias = Annotated[str | None, _flag("mdns_domain", "NAME")]
-TrustProxy: TypeAlias = Annotated[bool | None, _flag("trust_proxy", "")]
-TlsCert: TypeAlias = Annotated[str | None, _flag("tls_cert", "FILE")]
-TlsKey: TypeAlias = Annotated[str | None, _flag("tls_key", "FILE")]
-Roots: TypeAlias = Annotated[list[str] | None, _flag("roots", "DIR")]
-TrustAll: TypeAlias = Annotated[bool | None, _flag("trust_all", "")]
-Unattended: TypeAlias = Annotated[str | None, _flag("unattended", "WHAT")]
-MoveAside: TypeAlias = Annotated[bool | None, _flag("move_aside_damaged", "")]
-Cluster: TypeAlias = Annotated[str | None, _flag("cluster", "URLS")]
-ClusterPrefix: TypeAlias = Annotated[str | None, _flag("cluster_prefix", "NAME")]
-ClusterName: TypeAlias = Annotated[str | None, _flag("cluster_name", "NAME")]
-DrainSeconds: TypeAlias = Annotated[Any, _flag("drain_seconds", "SECONDS", _number)]
-Labels: TypeAlias = Annotated[list[str] | None, _flag("labels", "KEY=VALUE")]
-NoAgents: TypeAlias = Annotated[bool | None, _flag("no_agents", "")]
-EnvFile: TypeAlias = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--env-file", metavar="FILE", help="File of NAME=VALUE lines to add to the environment. May be repeated; may be absent."
-    ),
-]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, for programs.")]
-Server: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="Server to use. Default: the one that runs on the data directory, or a new one."),
-]
-Url: TypeAlias = Annotated[str | None, typer.Argument(metavar="[URL]", help="Running server to use. Default: start one.")]
 
 
 def _version(is_requested: bool) -> None:
@@ -448,6 +423,27 @@ def cluster_export(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = N
     from shim.main.choose_store import copy_sessions
 
     raise typer.Exit(asyncio.run(copy_sessions(settings, screen.console(sys.stdout).line, into_cluster=False)))
+
+
+@cluster.command(name="prune")
+def cluster_prune(
+    *,
+    older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Remove what has not changed for so many days.")],
+    archive: Annotated[Path | None, typer.Option(metavar="DIR", help="Copy it into this data directory before.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    cluster: Cluster = None,
+    cluster_prefix: ClusterPrefix = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Remove sessions that were idle for long, with all below them. The servers may be working."""
+    settings = Settings.load({"cluster": cluster, "cluster_prefix": cluster_prefix, "data_dir": data_dir})
+    log_errors(settings)
+    import asyncio
+
+    from shim.main.choose_store import prune_sessions
+
+    say = screen.console(sys.stdout).line
+    raise typer.Exit(asyncio.run(prune_sessions(settings, archive, say, days=older_than, is_rehearsal=dry_run)))
 
 
 pair = typer.Typer(invoke_without_command=True, help="Let another device in by a QR code, or revoke its access.")

@@ -83,7 +83,7 @@ async def copy(source: Store, target: Store, report: Callable[[str], None] = lam
             row = claimed.row or row  # it may have changed since all were read
         else:
             await source.ownership.refresh(row.id)
-        await _copy_session(source, target, row, there.get(row.id), summary, report)
+        await copy_session(source, target, row, there.get(row.id), summary, report)
     for namespace in await source.namespaces():
         existing = await target.values(namespace)
         for key, value in (await source.values(namespace)).items():
@@ -107,9 +107,15 @@ async def _claim(store: Store, session_id: str, summary: Summary) -> ClaimedSess
     return claimed
 
 
-async def _copy_session(
-    source: Store, target: Store, row: SessionRow, there: SessionRow | None, summary: Summary, report: Callable[[str], None]
+async def copy_session(
+    source: Store,
+    target: Store,
+    row: SessionRow,
+    there: SessionRow | None,
+    summary: Summary,
+    report: Callable[[str], None] = lambda _: None,
 ) -> None:
+    """Copy a session whose journal in the source was read or refreshed. In: `there`, its row in the target."""
     session_id = row.id
     last, end = target.last_sequence(session_id), source.last_sequence(session_id)
     if not await _is_same_journal(source, target, session_id, min(last, end)):

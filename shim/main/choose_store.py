@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shim.lib.clock import SystemClock
 from shim.lib.errors import StoreError
 from shim.lib.settings import EMBEDDED, Settings
 from shim.store.base import Store
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from shim.cluster.nats.layout import ClusterOptions
 
 DATABASE = "opencode-shim.db"
+DAY_MS = 86_400_000
 
 
 def store_of(settings: Settings) -> Store:
@@ -50,6 +53,22 @@ async def copy_sessions(settings: Settings, say: Callable[[str, str | None], Non
 
     nats = f"the cluster {settings.cluster} ({settings.cluster_prefix})"
     return await transfer(NamedStore(local, str(local.path)), NamedStore(cluster, nats), say, into_cluster=into_cluster)
+
+
+async def prune_sessions(
+    settings: Settings, archive: Path | None, say: Callable[[str, str | None], None], *, days: float, is_rehearsal: bool
+) -> int:
+    """Remove the sessions of a cluster that have not changed for so many days. Out: the exit code. Raises StoreError.
+
+    In: `archive`, a data directory to which they are copied before.
+    """
+    cluster = cluster_store_of(settings)
+    from shim.cluster.retention import prune
+    from shim.cluster.transfer import NamedStore
+
+    copies = None if archive is None else NamedStore(SqliteStore(archive / DATABASE), str(archive))
+    before_ms = SystemClock().now_ms() - round(days * DAY_MS)
+    return await prune(NamedStore(cluster, settings.cluster or ""), copies, say, before_ms=before_ms, is_rehearsal=is_rehearsal)
 
 
 def require_cluster_extra(settings: Settings) -> None:

@@ -39,12 +39,17 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=defaults.sessions)
     parser.add_argument("--seconds", type=float, default=defaults.seconds)
     parser.add_argument("--seed", type=int, default=defaults.seed)
+    parser.add_argument("--seeds", type=int, default=1, help="run so many seeds, one after the other")
     parser.add_argument(
         "--data", type=Path, help="folder for data and logs; unset: a temporary one, which stays if a check fails"
     )
     options = parser.parse_args()
-    parameters = Parameters(options.nodes, options.sessions, options.seconds, options.seed)
-    folder = options.data or Path(tempfile.mkdtemp(prefix="opencode-shim-chaos-"))
+    seeds = range(options.seed, options.seed + options.seeds)
+    return max([_run(Parameters(options.nodes, options.sessions, options.seconds, seed), options.data) for seed in seeds])
+
+
+def _run(parameters: Parameters, data: Path | None) -> int:
+    folder = Path(tempfile.mkdtemp(prefix="opencode-shim-chaos-")) if data is None else data / str(parameters.seed)
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     report = asyncio.run(Run(parameters, folder, say).run())
@@ -52,7 +57,7 @@ def main() -> int:
     if report.violations:
         say(f"\ndata and logs: {folder}")
         return 1
-    if options.data is None:
+    if data is None:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 

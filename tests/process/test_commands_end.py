@@ -55,6 +55,7 @@ BOUNDED: dict[str, tuple[str, float]] = {
     "service logs": ("", 20),
     "cluster import": ("--cluster nats://127.0.0.1:9", 30),
     "cluster export": ("--cluster nats://127.0.0.1:9", 30),
+    "cluster prune": ("--cluster nats://127.0.0.1:9 --older-than 30", 30),
     "pair": (f"--url {NOWHERE}", 20),
     "pair list": (f"--url {NOWHERE}", 20),
     "pair revoke": (f"nosuch --url {NOWHERE}", 20),

@@ -18,9 +18,11 @@ import subprocess
 import tempfile
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import date, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 ROOT = Path(__file__).resolve().parent.parent
 E2E = ROOT / "tests" / "e2e"
@@ -28,9 +30,15 @@ ARCH = {"aarch64": "arm64", "arm64": "arm64"}.get(platform.machine(), "x64")
 SYSTEM = platform.system().lower()
 ASK_S = 120
 """Timeout in seconds for a registry to answer for all packages."""
+ASKED_AT_ONCE = 4
+"""Packages whose dates npm is asked for at the same time. It tells them of one package only."""
+NEWEST_PYTHON = "3.14"
+"""Python for which PyPI is asked. Some programs want a newer one than this process has."""
 
 Kind = Literal["agent", "platform", "client", "sdk"]
 Registry = Literal["npm", "pypi"]
+Release: TypeAlias = tuple[Registry, str, str]
+"""Registry, package and version."""
 
 PLATFORM: Mapping[str, str] = {
     "opencode": f"opencode-{SYSTEM}-{ARCH}",
@@ -133,15 +141,54 @@ def _npm(names: list[str]) -> dict[str, str]:
 
 
 def _pypi(names: list[str]) -> dict[str, str]:
-    """Ask PyPI, by `uv pip compile` of the names without versions."""
-    if not names:
-        return {}
-    argv = [uv(), "pip", "compile", "-", "--quiet", "--no-deps", "--no-header", "--no-annotate", "--upgrade"]
-    output = _run(argv, str(ROOT), "\n".join(names))
-    rows = dict(line.split("==", 1) for line in output.splitlines() if "==" in line)
-    if not rows:
+    """Ask PyPI for the newest versions of names."""
+    rows = {name: version for name, version, _ in _lock_rows(names)}
+    if names and not rows:
         raise RegistryError("uv found none of the packages on PyPI; does the index answer?")
     return rows
+
+
+def _lock_rows(requirements: list[str]) -> list[tuple[str, str, date | None]]:
+    """Ask PyPI, by `uv pip compile`. Returns name, version and day of publication of each requirement."""
+    if not requirements:
+        return []
+    argv = [uv(), "pip", "compile", "-", "--quiet", "--no-deps", "--no-header", "--upgrade", "--format", "pylock.toml"]
+    output = _run([*argv, "--python-version", NEWEST_PYTHON], str(ROOT), "\n".join(requirements))
+    rows: list[tuple[str, str, date | None]] = []
+    for row in tomllib.loads(output).get("packages", []):
+        files: list[dict[str, Any]] = [*row.get("wheels", []), *([row["sdist"]] if "sdist" in row else [])]
+        days = [file["upload-time"].date() for file in files if "upload-time" in file]
+        rows.append((row["name"], row["version"], min(days, default=None)))
+    return rows
+
+
+def release_days(releases: Iterable[Release]) -> dict[Release, date]:
+    """Ask on which days versions were published. Those whose day is not known are left out."""
+    wanted = set(releases)
+    packages = sorted({package for registry, package, _ in wanted if registry == "npm"})
+    days: dict[Release, date] = {}
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        for package, times in zip(packages, pool.map(_npm_times, packages), strict=True):
+            for version, at in times.items():
+                day = datetime.fromisoformat(at).date()
+                days |= {("npm", package, name): day for name in (version, version.partition("-")[0])}
+    left = {release for release in wanted if release[0] == "pypi"}
+    while left:  # uv takes one version of a package at a time
+        batch = {package: version for _, package, version in left}
+        left -= {("pypi", package, version) for package, version in batch.items()}
+        for name, version, day in _lock_rows([f"{name}=={version}" for name, version in batch.items()]):
+            days |= {("pypi", name, version): day} if day else {}
+    return {release: days[release] for release in wanted if release in days}
+
+
+def _npm_times(package: str) -> dict[str, str]:
+    """Version -> when it was release_days, of one package."""
+    output = _run([program("npm"), "view", package, "time", "--json", "--loglevel=error"], str(ROOT))
+    try:
+        times: Any = json.loads(output or "{}")
+    except ValueError:
+        return {}
+    return {} if "error" in times else times
 
 
 def program(name: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from tools import outdated, packages
-from tools.outdated import lines, rows
+from tools.outdated import HEADS, PAGE, lines, page_table, rows
 from tools.packages import Package, RegistryError, newest, numbers, watched_packages
 from universal.registry import agents
 
@@ -86,3 +88,53 @@ def test_each_tested_agent_with_a_package_is_watched_at_its_newest_tested_versio
         if spec.tested:
             assert found[name].tested == max(spec.tested, key=numbers)
     assert {one.kind for one in watched_packages()} == {"agent", "platform", "client", "sdk"}
+
+
+def test_age_counts_the_days_from_the_tested_to_the_newest_version(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    days = {("npm", PI.package, "0.87.1"): date(2026, 9, 1), ("npm", PI.package, "1.5.2"): date(2026, 11, 10)}
+    monkeypatch.setattr(outdated, "watched_packages", lambda: [PI])
+    monkeypatch.setattr(outdated, "newest", lambda _: {("npm", PI.package): "1.5.2"})
+    monkeypatch.setattr(outdated, "release_days", lambda versions: {one: days[one] for one in versions})
+    assert outdated.main(["--json"]) == 1
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["tested"], row["newest"], row["age_days"], row["tested_on"]) == ("0.87.1", "1.5.2", 70, "2026-09-01")
+    [made] = rows([PI], {("npm", PI.package): "1.5.2"})
+    assert (made.age_days, replace(made, verdict="current").age_days) == (None, 0)
+    table = page_table([replace(made, tested_on=date(2026, 9, 1), newest_on=date(2026, 11, 10))], "2026-11-29")
+    assert "| agent | `pi` | `@earendil-works/pi-coding-agent` | 0.87.1 | 1.5.2 | 70 | behind |" in table.splitlines()
+
+
+def test_days_of_publication_come_from_both_registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = """[[packages]]
+name = "opencode-py"
+version = "0.8.0"
+sdist = { url = "https://x/y.tar.gz", upload-time = 2026-07-13T01:00:00Z }
+wheels = [{ url = "https://x/y.whl", upload-time = 2026-07-12T15:03:12Z }]
+"""
+    times = {"created": "2026-01-01T00:00:00Z", "1.0.0-g12": "2026-02-01T23:00:00+00:00"}
+    monkeypatch.setattr(packages, "program", lambda name: name)
+    monkeypatch.setattr(packages, "_run", lambda argv, *_: json.dumps(times) if argv[0] == "npm" else lock)
+    wanted: list[packages.Release] = [
+        ("npm", "amp", "1.0.0"),
+        ("npm", "amp", "9.0.0"),
+        ("pypi", "opencode-py", "0.8.0"),
+    ]
+    assert packages.release_days(wanted) == {wanted[0]: date(2026, 2, 1), wanted[2]: date(2026, 7, 12)}
+
+
+def test_page_has_a_row_for_each_watched_package_at_its_tested_version() -> None:
+    """If this fails: `make outdated ARGS=--write`."""
+    text = PAGE.read_text("utf-8")
+    block = text[text.index(outdated.BEGIN) : text.index(outdated.END)].splitlines()
+    assert re.fullmatch(r"Asked on 2\d{3}-\d\d-\d\d\.", block[1])
+    found = [[cell.strip() for cell in line.strip("|").split("|")] for line in block if line.startswith("| ")]
+    assert found[0] == list(HEADS)
+    watched = [[one.kind, f"`{one.name}`", f"`{one.package}`", one.tested or "–"] for one in watched_packages()]
+    assert [row[:4] for row in found[1:]] == watched
+    for _, _, _, tested, latest, age, said in found[1:]:
+        assert re.fullmatch(r"\d+(\.\d+)+\S*|–", latest)
+        assert re.fullmatch(r"0" if said == "current" else r"\d+|–", age)
+        behind = tested != "–" and numbers(latest) > numbers(tested)
+        assert behind == (said in ("behind", "held"))

@@ -87,7 +87,8 @@ def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
             write(found, to.package, installed)
     (taken.folder / REPORT).write_text("\n".join(report(found)) + "\n", "utf-8")
     if not dry:
-        subprocess.run([str(ROOT / "scripts" / "gen")], cwd=ROOT, check=False, timeout=GEN_S, stdout=subprocess.DEVNULL)
+        for argv in ([str(ROOT / "scripts" / "gen")], [sys.executable, "-m", "tools.outdated", "--write"]):
+            subprocess.run(argv, cwd=ROOT, check=False, timeout=GEN_S, stdout=subprocess.DEVNULL)
     return found
 
 

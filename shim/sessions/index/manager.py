@@ -292,9 +292,7 @@ class SessionManager:
                 self.deps,
                 entry.state,
                 directory=entry.record.directory,
-                open_child=self._open_child,
-                policy=self.policy,
-                on_change=self._actor_changed,
+                keeper=self,
                 native=entry.native,
             )
         return entry.actor
@@ -311,7 +309,7 @@ class SessionManager:
         self._state_changed(state)
         return old
 
-    def _open_child(self, actor: SessionActor, key: str, fact: Fact) -> SessionState:
+    def open_child(self, actor: SessionActor, key: str, fact: Fact) -> SessionState:
         """Create the session of a subagent, below the session of its tool call."""
         parent = self.index.get(actor.main.id)
         meta = obj(fact.data.metadata) if isinstance(fact.data, SessionStartedData) else {}
@@ -616,7 +614,7 @@ class SessionManager:
             self.index.save(entry)
             self._checkpoints.note(state)
 
-    def _actor_changed(self, actor: SessionActor) -> None:
+    def on_actor_changed(self, actor: SessionActor) -> None:
         self.deps.room.note_change()
         entry = self.index.find(actor.main.id)
         if entry is not None:

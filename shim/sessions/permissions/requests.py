@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 import structlog
 
 from shim.host.config.setups import PluginVerdict
-from shim.sessions.permissions.unattended_policy import Attendance, Timer
+from shim.sessions.permissions.unattended_policy import Timer
+from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
 from universal.codec import Command, Fact, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData
@@ -108,31 +109,46 @@ class _Calls:
         return len(self.recent) == LOOP_CALLS and len(set(self.recent)) == 1
 
 
+class AskingSession(Protocol):
+    """The session whose agent asks."""
+
+    @property
+    def unattended_policy(self) -> UnattendedPolicy:
+        """The present policy for requests that nobody answers."""
+        ...
+
+    def place(self) -> Place:
+        """The place of its calls."""
+        ...
+
+    def rules(self, state: SessionState) -> Policy:
+        """The rules in force for it or for a subagent's session."""
+        ...
+
+
+class AskingAgent(Protocol):
+    """The agent that gets the answers."""
+
+    def send(self, command: Command) -> None:
+        """Give it a command."""
+        ...
+
+    def proceed(self, permission_id: str) -> None:
+        """Let a call go on that it did not ask about."""
+        ...
+
+    async def plugin_verdict(self, session_id: str, data: PermissionData) -> PluginVerdict:
+        """Show a call of a session to the person's plugins."""
+        ...
+
+
 class Requests:
-    """The open requests of one session.
+    """The open requests of one session."""
 
-    In: `place` returns the place of calls, `policy` the rules in force for a state; `send` gives a command to the agent;
-    `proceed` lets a checked call go on; `ask_plugins` shows the person's plugins a call of a session;
-    `new_id` makes ids of permission requests; `attendance` has the policy for unanswered requests.
-    """
-
-    def __init__(
-        self,
-        place: Callable[[], Place],
-        policy: Callable[[SessionState], Policy],
-        send: Callable[[Command], None],
-        proceed: Callable[[str], None],
-        new_id: Callable[[], str],
-        attendance: Attendance,
-        ask_plugins: Callable[[str, PermissionData], Awaitable[PluginVerdict]] | None = None,
-    ) -> None:
-        self._place = place
-        self._policy = policy
-        self._send = send
-        self._proceed = proceed
-        self._new_id = new_id
-        self._attendance = attendance
-        self._ask_plugins = ask_plugins
+    def __init__(self, deps: SessionDeps, session: AskingSession, agent: AskingAgent) -> None:
+        self._deps = deps
+        self._session = session
+        self._agent = agent
         self._verdicts: dict[str, dict[str, tuple[PermissionData, PluginVerdict]]] = {}
         """Session -> call -> what was asked last, and what plugins say of it. An agent may ask twice about a call."""
         self._arrivals = deque[_Arrival]()
@@ -155,7 +171,7 @@ class Requests:
 
     def _arrive(self, arrival: _Arrival) -> None:
         """Judge a call in its turn. Links are followed in a thread, so that no check reads a file on the loop."""
-        place = self._place()
+        place = self._session.place()
         if not place.looks_at_files and not self._arrivals:
             self._decide(arrival, accesses_of(arrival.agent, arrival.data, place))
             return
@@ -192,15 +208,13 @@ class Requests:
             return None
 
     async def _plugin_verdict(self, arrival: _Arrival) -> PluginVerdict:
-        if self._ask_plugins is None:
-            return PluginVerdict()
         call_id = text(obj(arrival.data.metadata).get("call_id"))
         verdicts = self._verdicts.setdefault(arrival.state.id, {})
         known = verdicts.get(call_id)
         if call_id and known is not None and _is_same_call(known[0], arrival.data):
             return known[1]
         try:
-            verdict = await self._ask_plugins(arrival.state.id, arrival.data)
+            verdict = await self._agent.plugin_verdict(arrival.state.id, arrival.data)
         except Exception:  # whatever happened, the agent must get an answer: a rejection
             log.exception("permission.plugins_failed", session_id=arrival.state.id)
             return PluginVerdict(NOT_LOOKED_UP)
@@ -214,7 +228,7 @@ class Requests:
             return
         if arrival.is_check:
             if not verdict.to_ask:
-                self._proceed(data.permission_id)
+                self._agent.proceed(data.permission_id)
                 return
             asks_itself = verdict.action is None and verdict.call.permission not in READS
             self._ask_or_reject(_Request(state, fact, data, agent, verdict.to_ask[0], verdict.to_ask[1:], asks_itself))
@@ -224,13 +238,13 @@ class Requests:
             self._ask_or_reject(_Request(state, fact, data, agent, to_ask[0], to_ask[1:]))
             return
         self._record_automatic(state, fact, data, "allow")
-        self._send(PermissionReply(data.permission_id, "accept"))
+        self._agent.send(PermissionReply(data.permission_id, "accept"))
 
     def _judge(self, arrival: _Arrival, needed: tuple[Access, ...]) -> _Verdict | None:
         """Apply the rules to a call. None if they deny it; the agent then has its answer."""
         state = arrival.state
         accesses = self._with_loop(state, arrival.data, needed)
-        policy = self._policy(state)
+        policy = self._session.rules(state)
         actions: list[Action | None] = [policy.action(access) for access in accesses]
         if "deny" in actions:
             denied = accesses[actions.index("deny")]
@@ -255,16 +269,16 @@ class Requests:
 
     def _reject(self, arrival: _Arrival, message: str) -> None:
         self._record_automatic(arrival.state, arrival.fact, arrival.data, "deny")
-        self._send(PermissionReply(arrival.data.permission_id, "reject", message))
+        self._agent.send(PermissionReply(arrival.data.permission_id, "reject", message))
 
     def _ask_or_reject(self, request: _Request) -> None:
         """Ask a person, or reject if only rules may allow."""
-        if self._attendance.in_force().action != "rules":
+        if self._session.unattended_policy.action != "rules":
             self._ask(request)
             return
         self._note_unattended(request.state, request.data.permission_id, "rules", NOT_ALLOWED)
         self._record_automatic(request.state, request.fact, request.data, "deny")
-        self._send(PermissionReply(request.data.permission_id, "reject", NOT_ALLOWED))
+        self._agent.send(PermissionReply(request.data.permission_id, "reject", NOT_ALLOWED))
 
     def _record_automatic(
         self, state: SessionState, fact: Fact, data: PermissionData, decision: Literal["allow", "deny"]
@@ -274,7 +288,7 @@ class Requests:
     def _ask(self, request: _Request) -> None:
         """Show the next request of a call to a person. The last one has the agent's id."""
         is_last = not request.rest and not request.asks_itself
-        request.shown_id = request.data.permission_id if is_last else self._new_id()
+        request.shown_id = request.data.permission_id if is_last else self._deps.ids.new("permission")
         self._open[request.shown_id] = request
         fact = request.fact._replace(data=_request_data(request), synthetic=request.fact.synthetic or not is_last)
         request.state.fact(fact)
@@ -317,16 +331,16 @@ class Requests:
 
     def question(self, state: SessionState, fact: Fact, data: QuestionData) -> None:
         """Handle a question of the agent. Clients that answer none (`opencode run`) have a rule that denies them."""
-        policy = self._policy(state)
+        policy = self._session.rules(state)
         name = "plan_exit" if text(obj(data.metadata).get("tool")) in PLAN_TOOLS else "question"
         if policy.action(Access(name, ("*",))) == "deny":
             state.fact(fact._replace(data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
-            self._send(QuestionReply(data.question_id, None))
+            self._agent.send(QuestionReply(data.question_id, None))
             return
-        if self._attendance.in_force().action == "rules":
+        if self._session.unattended_policy.action == "rules":
             self._note_unattended(state, data.question_id, "rules", NO_QUESTIONS)
             state.fact(fact._replace(data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
-            self._send(QuestionReply(data.question_id, None, NO_QUESTIONS))
+            self._agent.send(QuestionReply(data.question_id, None, NO_QUESTIONS))
             return
         state.fact(fact)
         self.wait(data.question_id, state)
@@ -354,10 +368,10 @@ class Requests:
 
     def wait(self, id_: str, state: SessionState) -> None:
         """Wait for a person's answer to a request that the session shows."""
-        unattended, timer = self._attendance.in_force(), None
+        unattended, timer = self._session.unattended_policy, None
         if unattended.action == "reject":
-            timer = self._attendance.call_later(unattended.reject_s, lambda: self._reject_unanswered(id_, unattended))
-        self._waits[id_] = _Wait(state, self._attendance.clock.now_ms(), timer)
+            timer = self._deps.call_later(unattended.reject_s, lambda: self._reject_unanswered(id_, unattended))
+        self._waits[id_] = _Wait(state, self._deps.clock.now_ms(), timer)
 
     def _end_wait(self, id_: str) -> None:
         wait = self._waits.pop(id_, None)
@@ -381,10 +395,10 @@ class Requests:
         if request is not None:
             self._answer(request, PermissionReply(id_, "reject", unattended.rejection))
         else:
-            self._send(QuestionReply(id_, None, unattended.rejection))
+            self._agent.send(QuestionReply(id_, None, unattended.rejection))
 
     def _note_unattended(self, state: SessionState, id_: str, action: Literal["timeout", "rules"], message: str) -> None:
-        self._attendance.counts[action] += 1
+        self._deps.unattended_counts[action] += 1
         log.info("ask.unattended", session_id=state.id, request_id=id_, action=action)
         state.status("unattended", message, request_id=id_, action=action)
 
@@ -394,13 +408,13 @@ class Requests:
         """Handle a person's answer. A rejection rejects all open requests of the session; `always` answers those it covers."""
         request = self._take(reply.permission_id)
         if request is None:
-            self._send(reply)
+            self._agent.send(reply)
             return
         self._answer(request, reply)
         for open_request in [r for r in self._open.values() if r.state is request.state]:
             if open_request.shown_id not in self._open or open_request is request:
                 continue
-            is_covered = self._policy(open_request.state).action(open_request.access) == "allow"
+            is_covered = self._session.rules(open_request.state).action(open_request.access) == "allow"
             if reply.decision == "reject" or (reply.decision == "accept_for_session" and is_covered):
                 self._take(open_request.shown_id)
                 self._answer(open_request, reply)
@@ -418,20 +432,20 @@ class Requests:
         if reply.decision != "reject" and request.asks_itself:
             call_id = text(obj(request.data.metadata).get("call_id"))
             self._granted.setdefault(request.state.id, {})[call_id] = request.granted
-            self._proceed(request.data.permission_id)
+            self._agent.proceed(request.data.permission_id)
             return
         if request.shown_id != request.data.permission_id:  # no client saw the agent's own request
             self._record_automatic(request.state, request.fact, request.data, "deny" if reply.decision == "reject" else "allow")
         if request.access.permission == MISSING_PLUGIN and reply.decision != "reject":
             reply = replace(reply, decision="accept")  # "always" is about the plugin: the agent must ask about its call again
-        self._send(replace(reply, permission_id=request.data.permission_id))
+        self._agent.send(replace(reply, permission_id=request.data.permission_id))
         if request.data.permission_id in request.state.session.permissions:  # the agent does not wait for it any more
             data = PermissionData(permission_id=request.data.permission_id, action="withdrawn", status=reply.decision)
             request.state.record(EventType.PERMISSION_RESOLVED, data)
 
     def _still_to_ask(self, request: _Request) -> list[Access]:
         """The accesses that are still to be asked. An `always` may have granted some."""
-        policy = self._policy(request.state)
+        policy = self._session.rules(request.state)
         return [access for access in request.rest if policy.action(access) != "allow"]
 
     def _resolve_shown(
@@ -450,7 +464,7 @@ class Requests:
     def reply_question(self, reply: QuestionReply) -> None:
         """Handle a person's answers, or their refusal."""
         self._end_wait(reply.question_id)
-        self._send(reply)
+        self._agent.send(reply)
 
 
 def gaps_notice(title: str, gaps: Mapping[str, str]) -> str:

@@ -114,11 +114,11 @@ class SessionRequests:
         entry = self._index.find(session_id)
         if entry is None or entry.actor is None:
             return None
-        return entry.actor.waiting_since_ms(entry.state if entry.subagent else None)
+        return entry.actor.requests.waiting_since_ms(entry.state if entry.subagent else None)
 
     def open_asks(self) -> tuple[int, int | None]:
         """Number of open requests, and when the oldest was made."""
         entries = (self._index.find(state.id) for state in self._states())
         actors = dict.fromkeys(entry.actor for entry in entries if entry is not None and entry.actor is not None)
-        since = [at for actor in actors if (at := actor.waiting_since_ms()) is not None]
-        return sum(actor.open_asks for actor in actors), min(since, default=None)
+        since = [at for actor in actors if (at := actor.requests.waiting_since_ms()) is not None]
+        return sum(actor.requests.open_asks for actor in actors), min(since, default=None)

@@ -18,10 +18,10 @@ from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.errors import AgentError, ShimError
 from shim.sessions.permissions.trust_question import TRUST, Answer, TrustQuestions, question_of
 from shim.sessions.session.dependencies import SessionDeps
-from shim.sessions.session.session_state import SessionState
+from shim.sessions.session.session_state import Rules, SessionState
 from universal.codec import AgentSpec, QuestionReply
 from universal.events import EventType
-from universal.permissions import Access, Policy
+from universal.permissions import Access
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +43,7 @@ class TrustGate:
         trust: ProjectTrust,
         questions: TrustQuestions,
         *,
-        policy: Callable[[SessionState, str], Policy],
+        rules: Rules,
         listened: Callable[[str, str], bool],
         new_id: Callable[[], str],
         wait_s: float,
@@ -52,7 +52,7 @@ class TrustGate:
         self._directory = directory
         self._trust = trust
         self._questions = questions
-        self._policy = policy
+        self._rules = rules
         self._listened = listened
         self._new_id = new_id
         self._wait_s = wait_s
@@ -98,7 +98,7 @@ class TrustGate:
 
     async def _ask(self, spec: AgentSpec, settings: ProjectSettings) -> bool:
         """Ask, and store the answer. False if the turn has ended meanwhile."""
-        if self._policy(self._state, "").action(Access("question", ("*",))) == "deny":
+        if self._rules.policy(self._state, "").action(Access("question", ("*",))) == "deny":
             self._answers[settings.digest] = None
             return True
         self.asked += 1
@@ -165,9 +165,7 @@ class TrustGate:
         return False
 
 
-def trust_gate(
-    deps: SessionDeps, state: SessionState, directory: str, policy: Callable[[SessionState, str], Policy]
-) -> TrustGate | None:
+def trust_gate(deps: SessionDeps, state: SessionState, directory: str, rules: Rules) -> TrustGate | None:
     """The gate of one session, or None if all settings are used."""
     if deps.trust is None:
         return None
@@ -176,7 +174,7 @@ def trust_gate(
         directory,
         deps.trust,
         deps.trust_questions,
-        policy=policy,
+        rules=rules,
         listened=deps.listened,
         new_id=lambda: deps.ids.new("question"),
         wait_s=deps.trust_question_s,

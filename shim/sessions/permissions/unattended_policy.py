@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from shim.lib.clock import Clock
 from shim.lib.errors import InvalidRequest
 from universal.lib.jsonvalue import obj
 from universal.session.values import SessionRecord
@@ -38,16 +36,6 @@ class UnattendedCounts(Counter[str]):
 
     def __init__(self) -> None:
         super().__init__(timeout=0, rules=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Attendance:
-    """The dependencies of requests that end without a person. `in_force` returns the present policy."""
-
-    in_force: Callable[[], UnattendedPolicy]
-    clock: Clock
-    call_later: Callable[[float, Callable[[], None]], Timer]
-    counts: UnattendedCounts
 
 
 def unattended_policy_of(value: Any, place: str) -> UnattendedPolicy | None:

@@ -20,7 +20,7 @@ from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
-from universal.codec import modes_of
+from universal.codec import Fact, modes_of
 from universal.events import ErrorData, EventType, ItemData, QuestionData, SessionStartedData, UniversalEvent
 from universal.items import ItemKind, ToolCallPart
 from universal.permissions import Policy, Rule
@@ -90,6 +90,7 @@ class _Once:
     def __init__(self, deps: SessionDeps, choice: Choice, directory: str) -> None:
         name = choice.agent.spec.name
         self._title = choice.agent.spec.title
+        self._agent = name
         self._deps = deps
         self._why = ""
         self.state = self._state(name)
@@ -97,13 +98,22 @@ class _Once:
             deps,
             self.state,
             directory=directory,
-            open_child=lambda _actor, _key, _fact: self._state(name),
-            policy=lambda _state, _mode: DENY_ALL,
-            on_change=lambda _actor: None,
+            keeper=self,
         )
         now = deps.clock.now_ms()
         record = SessionRecord(self.state.id, directory=directory, title="generate", created_ms=now, updated_ms=now)
         self.state.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"record": record_json(record), "agent": name}))
+
+    def policy(self, state: SessionState, mode: str) -> Policy:
+        """It may do nothing."""
+        return DENY_ALL
+
+    def open_child(self, actor: SessionActor, key: str, fact: Fact) -> SessionState:
+        """A subagent's session is as hidden."""
+        return self._state(self._agent)
+
+    def on_actor_changed(self, actor: SessionActor) -> None:
+        """Nothing is kept of it."""
 
     def _state(self, agent: str) -> SessionState:
         deps = self._deps

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -29,14 +30,14 @@ from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.exit_errors import start_error, work_ended
 from shim.sessions.session.native_sessions import NativeSession, note_native_session
 from shim.sessions.session.session_agent import SessionAgent
-from shim.sessions.session.session_state import SessionState
+from shim.sessions.session.session_state import Rules, SessionState, TurnInputs
 from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
 from universal.codec import Codec, Fact, HeldCalls, Prompt
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData
 from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart, TextPart
 from universal.lib.jsonvalue import JsonObject
-from universal.permissions import MODES, Policy
+from universal.permissions import MODES
 from universal.sandbox import Bounds, SandboxState
 from universal.session.user_prompt import Delivery
 from universal.setup import setup_notice
@@ -96,11 +97,18 @@ def prepare(
     return PromptDispatch(prompt, missed.message_ids, pending.journal_entry() | missed.journal_entry() | due.journal_entry)
 
 
+class AgentUser(TurnInputs, Protocol):
+    """The session that the agent is started for."""
+
+    def on_start(self, agent: str, resumed: bool) -> None:
+        """An agent was started. In: its name, and whether it resumes its conversation."""
+        ...
+
+
 class PromptDispatcher:
     """Gives one prompt at a time to a session's agent, and starts the agent if it must.
 
-    In: `apply` gives an input to the session's turn machine; `on_start` is called when an agent was started, with its name and
-    whether it resumes its conversation.
+    In: `rules`, those of all sessions; `session`, which is told of each start.
     """
 
     def __init__(
@@ -113,11 +121,10 @@ class PromptDispatcher:
         process: SessionAgent,
         snapshots: StepSnapshots,
         trust: TrustGate | None,
-        policy: Callable[[SessionState, str], Policy],
+        rules: Rules,
         undo_notes: UndoNotes,
         native: dict[str, NativeSession],
-        apply: Callable[[Input, str], None],
-        on_start: Callable[[str, bool], None],
+        session: AgentUser,
     ) -> None:
         self._deps = deps
         self._state = state
@@ -126,11 +133,10 @@ class PromptDispatcher:
         self._process = process
         self._snapshots = snapshots
         self._trust = trust
-        self._policy = policy
+        self._rules = rules
         self._undo_notes = undo_notes
         self._native = native
-        self._apply = apply
-        self._on_start = on_start
+        self._session = session
         self._launch: asyncio.Task[None] | None = None
         self.waiting_key: str | None = None
         self.current_key: str | None = None
@@ -162,11 +168,6 @@ class PromptDispatcher:
     def is_resuming(self, codec: Codec) -> bool:
         """Whether the agent was started to go on with its conversation, and has not shown that it has it."""
         return self._process.resumes and not self.answer.has_begun and not codec.has_conversation
-
-    def place(self) -> Place:
-        """The place of the agent's calls. It is found before an agent starts."""
-        assert self.known_place is not None
-        return self.known_place
 
     # --- one prompt ----------------------------------------------------------------------------------------
 
@@ -216,7 +217,7 @@ class PromptDispatcher:
         """A prompt as the agent gets it: with what it has missed, its rules and its set-up. The first may name the session."""
         dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes, self._deps.agents.title_of)
         name = (pending.choice or pending.user_prompt).mode
-        policy = self._policy(self._state, name)
+        policy = self._rules.policy(self._state, name)
         session_rules = policy.for_engine(reads_project=self.has_project_settings)
         agent = self._deps.agents.get(pending.agent)
         self._process.chosen = name, pending.prompt.mode or ""
@@ -269,7 +270,7 @@ class PromptDispatcher:
         agent, mode = self._deps.agents.get(pending.agent), (pending.choice or pending.user_prompt).mode
         if agent is None:
             return None
-        config, rules = self._deps.config_now(self._directory), self._policy(self._state, mode).for_agent()
+        config, rules = self._deps.config_now(self._directory), self._rules.policy(self._state, mode).for_agent()
         level = level_of(self._state.session.record, config.primary_agents.get(mode) if config is not None else None)
         return bounds(agent.spec, rules, level, is_trusted=self.may_use_project_settings)
 
@@ -354,7 +355,7 @@ class PromptDispatcher:
             return
         self.forget()
         self._state.record(EventType.ERROR, start_error(pending, message))
-        self._apply(Input.FAILED, "")
+        self._session.apply(Input.FAILED)
 
     async def _start_agent(self, pending: PendingPrompt) -> None:
         pending.require_choice()
@@ -387,18 +388,18 @@ class PromptDispatcher:
         demand = self._demand(pending)
         held, unheld_why = await bounds_here(demand, self._deps.agents.environment())
         self._process.sandbox = SandboxState(held, demand, may_be_held(agent.spec, demand))
-        rules = (*self._policy(self._state, chosen[0]).for_agent(), *setup.guard_rules)
+        rules = (*self._rules.policy(self._state, chosen[0]).for_agent(), *setup.guard_rules)
         options = replace(options, rules=rules, project_settings=self.has_project_settings, setup=setup, bounds=held)
         if not options.resume:
             context.forget(self._state.session, name)
         if await self._process.start(agent, options):
-            self._on_start(name, options.resume)
+            self._session.on_start(name, options.resume)
             self._notify_gaps(agent, unheld_why)
             self._process.greet()
 
     def _notify_gaps(self, agent: Agent, unheld_why: str) -> None:
         """Tell a person, once for each agent, which of their rules cannot be enforced with it, and what it leaves out."""
-        policy, spec = self._policy(self._state, self._process.chosen[0]), agent.spec
+        policy, spec = self._rules.policy(self._state, self._process.chosen[0]), agent.spec
         gaps = spec.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, self._process.sandbox.bounds))
         missing = spec.setup.gaps(self._process.setup(with_project=self.has_project_settings))
         rules_text = gaps_notice(spec.title, gaps) if gaps else ""
@@ -588,7 +589,7 @@ class Recall:
 class Offers:
     """The prompts that a working agent may take in at its next step (docs/turn.md).
 
-    In: `apply` gives an input and a key to the session's turn machine, which knows what is offered.
+    In: `turn`, whose machine knows what is offered.
     """
 
     def __init__(
@@ -598,14 +599,14 @@ class Offers:
         queue: PromptQueue,
         process: SessionAgent,
         dispatcher: PromptDispatcher,
-        apply: Callable[[Input, str], None],
+        turn: TurnInputs,
     ) -> None:
         self._deps = deps
         self._state = state
         self._queue = queue
         self._process = process
         self._dispatcher = dispatcher
-        self._apply = apply
+        self._turn = turn
         self._dispatches: dict[str, PromptDispatch] = {}
         self._recalls: dict[str, Recall] = {}
         self._declined = set[str]()
@@ -624,7 +625,7 @@ class Offers:
             ):
                 return
             key = pending.prompt.key
-            self._apply(Input.OFFERED, key)
+            self._turn.apply(Input.OFFERED, key)
             if key not in self._state.machine.offers:
                 return
             self._dispatches[key] = self._dispatcher.prepare(pending)
@@ -648,7 +649,7 @@ class Offers:
         self._dispatches.pop(key, None)
         self._declined.add(key)
         is_unwanted = recall is not None and recall.delivery is None
-        self._apply(Input.WITHDRAWN if is_unwanted else Input.RETURNED, key)
+        self._turn.apply(Input.WITHDRAWN if is_unwanted else Input.RETURNED, key)
         if is_unwanted:
             self._queue.remove(pending)
         elif recall is not None and recall.delivery is not None:

@@ -10,22 +10,23 @@ Whether a turn runs is decided by the turn machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from shim.sessions.prompts.pending_prompt import PendingPrompt
-from shim.sessions.session.session_state import SessionState
+from shim.sessions.session.session_state import SessionState, TurnInputs
 from universal.session.user_prompt import Delivery
+from universal.turn import Input
 
 PARKED = 100
 """Parked prompts that are kept, the newest."""
 
 
 class PromptQueue:
-    """The queue of one session. `prompt` gives the key of a new prompt to the session's turn machine."""
+    """The queue of one session. `turn`: whose machine gets the key of each new prompt."""
 
-    def __init__(self, state: SessionState, prompt: Callable[[str], None]) -> None:
+    def __init__(self, state: SessionState, turn: TurnInputs) -> None:
         self._state = state
-        self._prompt = prompt
+        self._turn = turn
         self.pending: dict[str, PendingPrompt] = {}
         self.parked: dict[str, PendingPrompt] = {}
         self.read_for_key = ""
@@ -39,7 +40,7 @@ class PromptQueue:
         key = pending.prompt.key
         self.pending[key] = pending
         self.read_for_key = key if is_current else ""
-        self._prompt(key)
+        self._turn.apply(Input.PROMPT, key)
         if key in self._state.machine.queue:
             self.read_for_key = ""
         self._order(pending)

@@ -11,15 +11,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
 
 from shim.agents.directory import LOGGED_OUT
 from shim.sessions.permissions.requests import Requests
 from shim.sessions.permissions.trust_gate import trust_gate
-from shim.sessions.permissions.unattended_policy import Attendance, unattended_policy_of_session
+from shim.sessions.permissions.unattended_policy import unattended_policy_of_session
 from shim.sessions.prompts.limit_wait import LimitWait
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import Offers, PromptDispatcher
@@ -37,7 +36,7 @@ from shim.sessions.session.exit_errors import (
 )
 from shim.sessions.session.native_sessions import NativeSession
 from shim.sessions.session.session_agent import SessionAgent
-from shim.sessions.session.session_state import SessionState
+from shim.sessions.session.session_state import Rules, SessionState
 from shim.sessions.undo.step_snapshots import LAST_S, StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
 from universal.codec import (
@@ -60,6 +59,7 @@ from universal.events import ErrorData, EventType, PermissionData, QuestionData,
 from universal.host import HostCall
 from universal.lib.jsonvalue import obj, text
 from universal.permissions import Policy
+from universal.tools.accesses import Place
 from universal.turn import OURS, DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, PromptsCancelled, TurnEnd, TurnStart
 from universal.unattended_policy import UnattendedPolicy
 
@@ -67,17 +67,10 @@ from universal.unattended_policy import UnattendedPolicy
 
 
 class ChildSessions:
-    """The children of one session, by the agent's keys.
+    """The children of one session, by the agent's keys."""
 
-    In: `open_child` creates the session of a new subagent; `on_end` is called when this class has ended a child's turn.
-    """
-
-    def __init__(
-        self, parent: SessionState, open_child: Callable[[str, Fact], SessionState], on_end: Callable[[SessionState], None]
-    ) -> None:
+    def __init__(self, parent: SessionActor) -> None:
         self._parent = parent
-        self._open_child = open_child
-        self._on_end = on_end
         self._states: dict[str, SessionState] = {}
 
     def __iter__(self) -> Iterator[SessionState]:
@@ -90,12 +83,12 @@ class ChildSessions:
 
     def state_of(self, key: str | None) -> SessionState:
         """The session that a fact, check or signal belongs to: a child's, or the parent's."""
-        return self._states.get(key, self._parent) if key is not None else self._parent
+        return self._states.get(key, self._parent.main) if key is not None else self._parent.main
 
     def open(self, key: str, fact: Fact) -> SessionState:
         """The session of a child, which is created at its first fact."""
         if key not in self._states:
-            self._states[key] = self._open_child(key, fact)
+            self._states[key] = self._parent.keeper.open_child(self._parent, key, fact)
         return self._states[key]
 
     def abort(self) -> None:
@@ -111,7 +104,7 @@ class ChildSessions:
             if state.machine.busy:
                 for input_ in inputs:
                     state.apply(input_)
-                self._on_end(state)
+                self._parent.requests.forget(state)
 
 
 # --- the server's own work --------------------------------------------------------------------------------------
@@ -206,6 +199,18 @@ class _TurnEffect:
 _Effect: TypeAlias = Output | _TurnEffect
 
 
+class Keeper(Rules, Protocol):
+    """What keeps all sessions: it has the rules, and makes the sessions of subagents."""
+
+    def open_child(self, actor: SessionActor, key: str, fact: Fact) -> SessionState:
+        """Create the session of a subagent. In: its key in the agent's words, and its first fact."""
+        ...
+
+    def on_actor_changed(self, actor: SessionActor) -> None:
+        """Whether the session is busy has changed, or its agent's process or conversation."""
+        ...
+
+
 class SessionActor:
     """A root session at work. A subagent's session can only be read after a restart, and has an actor of its own then."""
 
@@ -215,9 +220,7 @@ class SessionActor:
         state: SessionState,
         *,
         directory: str,
-        open_child: Callable[[SessionActor, str, Fact], SessionState],
-        policy: Callable[[SessionState, str], Policy],
-        on_change: Callable[[SessionActor], None],
+        keeper: Keeper,
         native: dict[str, NativeSession] | None = None,
     ) -> None:
         self.deps = deps
@@ -225,33 +228,16 @@ class SessionActor:
         self.directory = directory
         self.native: dict[str, NativeSession] = native if native is not None else {}
         self.last_active_ms = deps.clock.now_ms()
-        self._on_change = on_change
+        self.keeper = keeper
         self._effects = EffectQueue[_Effect](self._carry_out)
-        self.process = SessionAgent(
-            deps,
-            state.id,
-            directory,
-            emit=self._emit,
-            on_pieces=self._on_pieces,
-            on_lines=self._on_lines,
-            on_exit=self._on_exit,
-            on_detach=self._on_detach,
-        )
-        self.requests = Requests(
-            lambda: self.dispatcher.place(),
-            lambda state: policy(state, self.process.mode),
-            self.process.send,
-            self.process.proceed,
-            lambda: deps.ids.new("permission"),
-            Attendance(lambda: self.unattended_policy, deps.clock, deps.call_later, deps.unattended_counts),
-            self.process.plugin_verdict,
-        )
-        self.children = ChildSessions(state, lambda key, fact: open_child(self, key, fact), self.requests.forget)
-        self.prompt_queue = PromptQueue(state, partial(self._apply, state, Input.PROMPT))
-        self.snapshots = StepSnapshots(state, directory, deps.snapshots, lambda input_, key: self._apply(state, input_, key))
+        self.process = SessionAgent(deps, state.id, directory, self)
+        self.requests = Requests(deps, self, self.process)
+        self.children = ChildSessions(self)
+        self.prompt_queue = PromptQueue(state, self)
+        self.snapshots = StepSnapshots(state, directory, deps.snapshots, self)
         self.undo_lock = asyncio.Lock()
         self.undo_notes = UndoNotes()
-        self._trust = trust_gate(deps, state, directory, policy)
+        self._trust = trust_gate(deps, state, directory, keeper)
         self.dispatcher = PromptDispatcher(
             deps,
             state,
@@ -260,15 +246,12 @@ class SessionActor:
             process=self.process,
             snapshots=self.snapshots,
             trust=self._trust,
-            policy=policy,
+            rules=keeper,
             undo_notes=self.undo_notes,
             native=self.native,
-            apply=lambda input_, key: self._apply(state, input_, key),
-            on_start=self._on_start,
+            session=self,
         )
-        self.offers = Offers(
-            deps, state, self.prompt_queue, self.process, self.dispatcher, lambda input_, key: self._apply(state, input_, key)
-        )
+        self.offers = Offers(deps, state, self.prompt_queue, self.process, self.dispatcher, self)
         self.limit = LimitWait(deps, state, self.prompt_queue, self.dispatcher)
         self.local_work = LocalWork()
         self.abort_timer: asyncio.TimerHandle | None = None
@@ -291,14 +274,14 @@ class SessionActor:
         """The policy for unanswered requests: of the last prompt, else of the session, else of the server."""
         return self.dispatcher.unattended or unattended_policy_of_session(self.main.session.record) or self.deps.unattended
 
-    @property
-    def open_asks(self) -> int:
-        """Number of open permission requests and questions, also of subagents."""
-        return self.requests.open_asks
+    def place(self) -> Place:
+        """The place of the agent's calls. It is found before an agent starts."""
+        assert self.dispatcher.known_place is not None
+        return self.dispatcher.known_place
 
-    def waiting_since_ms(self, state: SessionState | None = None) -> int | None:
-        """When the oldest open request was made (epoch ms), of all sessions or of `state`. None if none is open."""
-        return self.requests.waiting_since_ms(state)
+    def rules(self, state: SessionState) -> Policy:
+        """The rules in force for this session or a subagent's, in the agent's mode."""
+        return self.keeper.policy(state, self.process.mode)
 
     def prompt(self, pending: PendingPrompt, title: str | None = None, *, is_current: bool = False) -> str:
         """Show the prompt, name the session if `title` is given, and dispatch the prompt when the agent is free.
@@ -325,7 +308,7 @@ class SessionActor:
     def abort(self) -> None:
         """Stop the running turn, if there is one."""
         self._touch()
-        self._apply(self.main, Input.ABORT)
+        self.apply(Input.ABORT)
 
     def reply_permission(self, reply: PermissionReply) -> None:
         """The person's answer to a permission request of this session or of a subagent's."""
@@ -357,20 +340,21 @@ class SessionActor:
         """Begin a turn for work of the server (a shell command). End it with `end_local_work`, soon after `stop` was called."""
         self._touch()
         self.local_work.begin(stop)
-        self._apply(self.main, Input.ACTIVITY)
-        self._apply(self.main, Input.OPENED, LOCAL_WORK)
+        self.apply(Input.ACTIVITY)
+        self.apply(Input.OPENED, LOCAL_WORK)
         self.main.apply(Input.DONE)  # the agent has nothing to do in it
 
     def end_local_work(self) -> None:
         """The work of `begin_local_work` is over."""
         self.local_work.end()
         self.snapshots.finish()
-        self._apply(self.main, Input.CLOSED, LOCAL_WORK)
+        self.apply(Input.CLOSED, LOCAL_WORK)
 
     # --- inputs and effects --------------------------------------------------------------------------------
 
-    def _apply(self, state: SessionState, input_: Input, key: str = "", **metadata: object) -> None:
-        """Give an input to a turn machine and queue its effects."""
+    def apply(self, input_: Input, key: str = "", *, child: SessionState | None = None, **metadata: object) -> None:
+        """Give an input to the session's turn machine, or to a child's, and queue its effects."""
+        state = child or self.main
         if state is self.main:
             self.snapshots.before(input_)
         effects: list[_Effect] = []
@@ -379,13 +363,13 @@ class SessionActor:
                 effects.append(_TurnEffect(state, effect))
         self._effects.add(effects)
         if self.dispatcher.note_native_session():
-            self._on_change(self)
+            self.keeper.on_actor_changed(self)
 
-    def _emit(self, outputs: Sequence[Output]) -> None:
+    def on_outputs(self, outputs: Sequence[Output]) -> None:
         """Queue outputs of the codec."""
         self._effects.add(outputs)
         if self.dispatcher.note_native_session():
-            self._on_change(self)
+            self.keeper.on_actor_changed(self)
 
     def _carry_out(self, effect: _Effect) -> None:
         match effect:
@@ -414,7 +398,7 @@ class SessionActor:
         """Stop the process as its codec wants. With an error its prompt fails, or goes to a new conversation."""
         log.info("agent.stopping", session_id=self.main.id, why=stop.why)
         if self.dispatcher.note_native_session():
-            self._on_change(self)
+            self.keeper.on_actor_changed(self)
         if stop.error is not None:
             generation = self.process.generation
             data = failed_start(stop.error, self.process.stderr)
@@ -459,7 +443,7 @@ class SessionActor:
         if reason in ("aborted", "agent_exited"):
             self.children.abort()
         self._record_exit()
-        self._on_change(self)
+        self.keeper.on_actor_changed(self)
 
     def _interrupt(self, state: SessionState) -> None:
         if state is not self.main:
@@ -470,9 +454,9 @@ class SessionActor:
         if self.dispatcher.is_waiting or self.limit.is_waiting:  # the agent has nothing to interrupt
             self.limit.cancel()
             self.dispatcher.forget()
-            self._apply(self.main, Input.FAILED)
+            self.apply(Input.FAILED)
         elif not self.process.is_alive:
-            self._apply(self.main, Input.EXIT)
+            self.apply(Input.EXIT)
         else:
             self.abort_timer = asyncio.get_running_loop().call_later(self.deps.abort_timeout_s, self.on_abort_timeout)
             self.process.send(Interrupt())
@@ -481,11 +465,11 @@ class SessionActor:
         """The agent has not stopped in time."""
         self.abort_timer = None
         log.warning("turn.abort_timed_out", session_id=self.main.id, after_s=self.deps.abort_timeout_s)
-        self._apply(self.main, Input.ABORT_TIMEOUT)
+        self.apply(Input.ABORT_TIMEOUT)
 
     # --- from the agent --------------------------------------------------------------------------------------
 
-    def _on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
+    def on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
         """Handle lines of the agent. Its next lines wait for what this returns."""
         if (hold := self.snapshots.hold) is not None:
             return self._on_lines_after(hold, generation, lines)
@@ -506,17 +490,17 @@ class SessionActor:
     async def _on_lines_after(self, hold: asyncio.Task[None], generation: int, lines: list[bytes]) -> None:
         """Handle lines after the snapshot before their prompt: an answer to them may let a call change files."""
         await asyncio.wait({hold})
-        if (pause := self._on_lines(generation, lines)) is not None:
+        if (pause := self.on_lines(generation, lines)) is not None:
             await pause
 
-    def _on_pieces(self, facts: Sequence[Fact]) -> None:
+    def on_pieces(self, facts: Sequence[Fact]) -> None:
         """Record pieces of text, as nearly all lines are. They have no effects, so they wait in no queue."""
         self.main.record_pieces(facts, self.last_active_ms)
         if not self.dispatcher.answer.is_heard:
             self.dispatcher.on_answer()
             self.dispatcher.note_facts(facts)
             if self.dispatcher.note_native_session():
-                self._on_change(self)
+                self.keeper.on_actor_changed(self)
 
     def _on_fact(self, fact: Fact) -> None:
         state = self.main if fact.child is None else self.children.open(fact.child, fact)
@@ -571,7 +555,7 @@ class SessionActor:
             error = obj(signal.error)
             is_lost = text(error.get("code")) == SESSION_NOT_FOUND
             if is_lost and self.dispatcher.retry_without_resume(text(error.get("message"))):
-                self._on_change(self)
+                self.keeper.on_actor_changed(self)
                 return
             if self.limit.may_wait(details := obj(error.get("details"))):
                 self.limit.begin(details)
@@ -591,7 +575,7 @@ class SessionActor:
             return
         elif signal.aborted:  # a subagent's work was stopped, which is no error
             state.apply(Input.ABORT)
-        self._apply(state, signal.input, signal.key, **(signal.metadata or {}))
+        self.apply(signal.input, signal.key, child=state, **(signal.metadata or {}))
 
     def _note_login(self, signal: Signal) -> None:
         """Tell the spare agents whether the agent is logged in, as far as the end of a prompt shows that."""
@@ -601,22 +585,22 @@ class SessionActor:
 
     # --- the agent's process -----------------------------------------------------------------------------------
 
-    def _on_start(self, agent: str, resumed: bool) -> None:
+    def on_start(self, agent: str, resumed: bool) -> None:
         self._record_exit()
         if self.main.ended is not None:
             self.main.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"agent": agent, "resumed": resumed}))
 
-    def _on_detach(self) -> None:
+    def on_detach(self) -> None:
         """Drop calls of the process that were not judged yet, and take back what it has not taken in."""
         self.requests.drop_arrivals()
         self.offers.lose()
 
-    def _on_exit(self, codec: Codec, exit_: Exit) -> None:
+    def on_exit(self, codec: Codec, exit_: Exit) -> None:
         if self.dispatcher.retry_lost_spare():
             log.warning("agent.spare_died", session_id=self.main.id, agent=codec.name, code=exit_.code, signal=exit_.signal)
             return
         generation, was_resuming = self.process.generation, self.dispatcher.is_resuming(codec)
-        self._emit(codec.eof(exit_))
+        self.on_outputs(codec.eof(exit_))
         self.requests.drop_arrivals()
         if generation != self.process.generation:  # the conversation is lost: a new process gets the prompt
             return
@@ -624,7 +608,7 @@ class SessionActor:
             why = agent_exit_data(codec.name, exit_, in_turn=True).message or ""
             self.main.status("conversation_lost", LOST.format(why=why))
             if self.dispatcher.retry_without_resume(why):
-                self._on_change(self)
+                self.keeper.on_actor_changed(self)
                 return
         self.children.lose()
         if in_turn := self.main.machine.agent_at_work:
@@ -632,11 +616,11 @@ class SessionActor:
             self.dispatcher.forget()
             if self.main.machine.state != "aborting":
                 self.main.record(EventType.ERROR, after_loss(exit_error(codec.name, exit_), lost_why))
-            self._apply(self.main, Input.EXIT)
+            self.apply(Input.EXIT)
         self._exit_data = agent_exit_data(codec.name, exit_, in_turn=in_turn)
         if not self.main.machine.busy:
             self._record_exit()
-        self._on_change(self)
+        self.keeper.on_actor_changed(self)
 
     def _record_exit(self) -> None:
         """Record `session.ended` of a process that died: after the end of its turn, or before the process that replaces it."""
@@ -651,7 +635,7 @@ class SessionActor:
 
     def _drop_process(self, *, kill: bool) -> None:
         if self.process.drop(kill=kill):
-            self._on_change(self)
+            self.keeper.on_actor_changed(self)
 
     def reap(self, *, keeps_work: bool = False) -> bool:
         """Stop a process that is not needed; the next prompt resumes the conversation. False if it goes on: while a turn runs.
@@ -672,7 +656,7 @@ class SessionActor:
         self.children.lose()
         self.dispatcher.forget()
         self._drop_process(kill=False)
-        self._apply(self.main, Input.EXIT)
+        self.apply(Input.EXIT)
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_S):  # the last snapshot holds the turn open
                 await self.main.idle()
@@ -687,7 +671,7 @@ class SessionActor:
             self.abort()
             await self.local_work.wait()
         if delete or self.main.machine.busy:
-            self._apply(self.main, Input.DELETE)
+            self.apply(Input.DELETE)
         self.children.abort()
         self.requests.close()
         await self.dispatcher.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 import structlog
 
@@ -44,13 +45,34 @@ CLOSE_S = 3.0
 """Seconds for agents to end by themselves when the server stops; the whole stop must stay under 5 s."""
 
 
+class AgentListener(Protocol):
+    """The session that hears what its agent does."""
+
+    def on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
+        """The process of a generation has written lines. Its next ones wait for what this returns."""
+        ...
+
+    def on_pieces(self, facts: Sequence[Fact]) -> None:
+        """Pieces of text of the session itself, that its agent has written one after the other in one read of its output."""
+        ...
+
+    def on_outputs(self, outputs: Sequence[Output]) -> None:
+        """What the codec made of anything else."""
+        ...
+
+    def on_exit(self, codec: Codec, exit_: Exit) -> None:
+        """A process has ended by itself."""
+        ...
+
+    def on_detach(self) -> None:
+        """The session drops its process."""
+        ...
+
+
 class SessionAgent:
     """The current process of a session's agent, if there is one, and processes that are being stopped.
 
     Each start and each stop begins a new generation. Lines and exits of an older one are dropped.
-    In: `emit` takes outputs of the codec; `on_pieces` pieces of text of the session itself that its agent has written one after
-    the other, in one read of its output; `on_lines` the lines of a generation; `on_exit` the codec of a process that ended by
-    itself; `on_detach` is called when the session drops a process.
     """
 
     def __init__(
@@ -58,21 +80,13 @@ class SessionAgent:
         deps: SessionDeps,
         session_id: str,
         directory: str,
-        *,
-        emit: Callable[[Sequence[Output]], None],
-        on_pieces: Callable[[Sequence[Fact]], None],
-        on_lines: Callable[[int, list[bytes]], Awaitable[None] | None],
-        on_exit: Callable[[Codec, Exit], None],
-        on_detach: Callable[[], None],
+        listener: AgentListener,
     ) -> None:
         self._deps = deps
         self._session_id = session_id
         self._directory = directory
-        self._emit = emit
-        self._on_pieces = on_pieces
-        self._edits = EditedFiles(self.format_file, on_lines, self._go_on)
-        self._on_exit = on_exit
-        self._on_detach = on_detach
+        self._listener = listener
+        self._edits = EditedFiles(self.format_file, listener.on_lines, self._go_on)
         self.tape: Tape | None = None
         """What the next server needs to go on with the process, if it could."""
         self._host = HostCalls(directory, deps.roots, deps.agents.environment, self._answer_host_call)
@@ -188,7 +202,7 @@ class SessionAgent:
     def greet(self) -> None:
         """Send the codec's first lines, or handle what an agent that has waited said meanwhile."""
         if self.codec is not None:
-            self._emit(self._greeting())
+            self._listener.on_outputs(self._greeting())
 
     # --- from the process ------------------------------------------------------------------------------------
 
@@ -199,7 +213,7 @@ class SessionAgent:
         pieces: list[Fact] = []
         edits = self._edits
         if edits.ready and generation == self.generation and generation in edits.ready:
-            self._emit(edits.ready.pop(generation))
+            self._listener.on_outputs(edits.ready.pop(generation))
         for at, line in enumerate(lines):
             if generation != self.generation or codec is None:
                 return False
@@ -210,13 +224,13 @@ class SessionAgent:
                     pieces.append(output)
                     continue
             if pieces:
-                self._on_pieces(pieces)
+                self._listener.on_pieces(pieces)
                 pieces = []
             if edits.is_on and edits.hold(generation, outputs, lines[at + 1 :]):
                 return True
-            self._emit(outputs)
+            self._listener.on_outputs(outputs)
         if pieces:
-            self._on_pieces(pieces)
+            self._listener.on_pieces(pieces)
         return True
 
     def _exit(self, generation: int, exit_: Exit) -> None:
@@ -228,14 +242,14 @@ class SessionAgent:
         self._host.drop()
         self._cancel_timers()
         log.info("agent.exited", session_id=self._session_id, agent=codec.name, code=exit_.code, signal=exit_.signal)
-        self._on_exit(codec, exit_)
+        self._listener.on_exit(codec, exit_)
 
     # --- to the process --------------------------------------------------------------------------------------
 
     def send(self, command: Command) -> None:
         """Give the agent a command, if there is one."""
         if self.codec is not None:
-            self._emit(self.codec.send(command))
+            self._listener.on_outputs(self.codec.send(command))
 
     @property
     def may_steer(self) -> bool:
@@ -245,18 +259,18 @@ class SessionAgent:
     def steer(self, prompt: Prompt) -> None:
         """Give a working agent a prompt for its next step."""
         if self.codec is not None:
-            self._emit(self.codec.steer(prompt))
+            self._listener.on_outputs(self.codec.steer(prompt))
 
     def recall(self, key: str) -> bool:
         """Ask the agent to give a steered prompt back. False if it cannot."""
         outputs = self.codec.recall(key) if self.codec is not None else []
-        self._emit(outputs)
+        self._listener.on_outputs(outputs)
         return bool(outputs)
 
     def proceed(self, permission_id: str) -> None:
         """Let an announced call go on (`ToolCheck`)."""
         if self.codec is not None:
-            self._emit(self.codec.proceed(permission_id))
+            self._listener.on_outputs(self.codec.proceed(permission_id))
 
     def setup(self, *, with_project: bool) -> DirectorySetup:
         """The directory's set-up as it is now. In: whether the agent has, or will have, the project's settings."""
@@ -296,13 +310,13 @@ class SessionAgent:
         if self.codec is None or not self.is_alive:
             return False
         outputs = self.codec.change_setup(self.setup(with_project=self.reads_project))
-        self._emit(outputs or ())
+        self._listener.on_outputs(outputs or ())
         return outputs is not None
 
     def move_to_background(self) -> bool:
         """Move the work that the turn waits for to the background. False if the agent cannot do that."""
         outputs = self.codec.background() if self.codec is not None else None
-        self._emit(outputs or ())
+        self._listener.on_outputs(outputs or ())
         return outputs is not None
 
     def write(self, data: bytes) -> None:
@@ -332,7 +346,7 @@ class SessionAgent:
         self._timers.pop(key, None)
         if self.codec is not None:
             log.info("agent.timer", session_id=self._session_id, agent=self.agent, timer=key)
-            self._emit(self.codec.on_timer(key))
+            self._listener.on_outputs(self.codec.on_timer(key))
 
     def _cancel_timers(self) -> None:
         for timer in self._timers.values():
@@ -348,7 +362,7 @@ class SessionAgent:
 
     def _answer_host_call(self, answer: HostAnswer) -> None:
         if self.codec is not None:
-            self._emit(self.codec.on_host_answer(answer))
+            self._listener.on_outputs(self.codec.on_host_answer(answer))
 
     # --- its end ---------------------------------------------------------------------------------------------
 
@@ -378,7 +392,7 @@ class SessionAgent:
         self.generation += 1
         self._host.drop()
         self._cancel_timers()
-        self._on_detach()
+        self._listener.on_detach()
         return handle
 
     def note_limits(self) -> None:

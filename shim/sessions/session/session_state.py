@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Unpack
+from typing import Any, Protocol, Unpack
 
 import structlog
 
@@ -42,6 +42,7 @@ from universal.events import (
 )
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.lib.jsonvalue import JsonObject, obj
+from universal.permissions import Policy
 from universal.session import checkpoint as core
 from universal.session.changes import Change, MessageChanged, PartChanged, TextGrew
 from universal.session.record_json import RecordChanges, changes_json
@@ -176,6 +177,22 @@ class StoredCheckpoint:
     is_off: bool = False
     is_writing: bool = False
     is_damaged: bool = False
+
+
+class TurnInputs(Protocol):
+    """A session whose turn machine can be given inputs."""
+
+    def apply(self, input_: Input, key: str = "") -> None:
+        """Give it an input, and carry out what follows."""
+        ...
+
+
+class Rules(Protocol):
+    """The permission rules of all sessions."""
+
+    def policy(self, state: SessionState, mode: str) -> Policy:
+        """The rules in force for a session in a mode."""
+        ...
 
 
 class SessionState:

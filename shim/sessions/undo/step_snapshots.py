@@ -18,7 +18,7 @@ import structlog
 from shim.host.git.snapshot import NoSnapshots
 from shim.host.git.trees import Trees, diffs_of, to_json
 from shim.lib.errors import ShimError
-from shim.sessions.session.session_state import SessionState
+from shim.sessions.session.session_state import SessionState, TurnInputs
 from shim.sessions.undo.undo_plan import names_in
 from universal.turn import OURS, Input
 
@@ -39,14 +39,9 @@ Phase = Literal["start", "step", "end"]
 
 
 class StepSnapshots:
-    """The snapshots of one session. `trees` returns None if they are switched off, and in tests.
+    """The snapshots of one session. `trees` returns None if they are switched off, and in tests."""
 
-    `turn` gives an input and its key to the session's turn machine.
-    """
-
-    def __init__(
-        self, state: SessionState, directory: str, trees: Callable[[str], Trees | None], turn: Callable[[Input, str], None]
-    ) -> None:
+    def __init__(self, state: SessionState, directory: str, trees: Callable[[str], Trees | None], turn: TurnInputs) -> None:
         self._state = state
         self._turn = turn
         self._directory = directory
@@ -127,7 +122,7 @@ class StepSnapshots:
         trees = self._state.session.snapshots
         if not (self._state.machine.busy and self._ending is None and trees.is_on and trees.is_due):
             return
-        self._turn(Input.OPENED, HOLD)
+        self._turn.apply(Input.OPENED, HOLD)
         self._late = False
         self._ending = asyncio.get_running_loop().create_task(self._finish(), name=f"last snapshot {self._state.id}")
 
@@ -142,7 +137,7 @@ class StepSnapshots:
         if self._late:
             log.warning("snapshot.late", session_id=self._state.id, directory=self._directory, after_s=LAST_S)
         self._ending = None
-        self._turn(Input.CLOSED, HOLD)
+        self._turn.apply(Input.CLOSED, HOLD)
 
     async def close(self) -> None:
         """Close the session's snapshots. Nothing more is recorded."""

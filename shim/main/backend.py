@@ -338,7 +338,7 @@ async def start(
     names = NamedSessions(sessions, agents, store)
     installs = Installer(agents, settings.data_dir / "agents", clock)
     hooks = Hooks(settings.hooks, sessions.index.find_record)
-    feed.observe(telemetry.meters.observe, on_pieces=telemetry.meters.count_pieces)
+    feed.observe(telemetry.meters.observe)
     _listen(feed, hooks)
     if settings.otel:
         feed.observe(telemetry.spans.observe)

@@ -263,8 +263,8 @@ async def get_counters(ctx: Ctx) -> object:
         {
             "version": version("opencode-shim"),
             "uptimeMs": services.clock.now_ms() - meters.started_ms,
-            "eventsPerSecond": meters.rate(),
-            "events": dict(meters.events),
+            "eventsPerSecond": feed.rate(services.clock.now_ms()),
+            "events": dict(feed.events),
             "turns": dict(meters.turns),
             "turnsRunning": meters.running_turns,
             "errors": dict(meters.errors),

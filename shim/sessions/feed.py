@@ -11,7 +11,7 @@ events. So no reader waits for a slow one, memory is bounded, and no event is lo
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -19,6 +19,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import structlog
 
+from shim.lib.clock import from_rfc3339
 from shim.lib.errors import SessionElsewhere, StoreError
 from shim.store.base import Store
 from universal.events import EventType, UniversalEvent
@@ -33,7 +34,8 @@ PAGE = 500
 """Events of one read of the journal."""
 
 Observer: TypeAlias = Callable[[UniversalEvent], None]
-PiecesObserver: TypeAlias = Callable[[Sequence[UniversalEvent]], None]
+WINDOW_S = 60
+"""Seconds of history for rates."""
 
 
 class SequencedEvent(Protocol):
@@ -190,12 +192,21 @@ class Feed:
 
     def __init__(self, *, queue: int = QUEUE) -> None:
         self._listeners: dict[str, list[Listener]] = {}
-        self._observers: dict[Observer, PiecesObserver | None] = {}
-        """Observer -> what gets pieces of text."""
+        self._observers: dict[Observer, None] = {}
         self._queue = queue
         self._is_closed = False
         self.cut_off = 0
         """Number of listeners that were cut off."""
+        self.events: Counter[str] = Counter()
+        """Number of events since the server's start, by type."""
+        self._seconds: deque[list[Any]] = deque(maxlen=WINDOW_S)
+        """Times and numbers of events of the last seconds that had any."""
+        self._second = ""
+
+    def rate(self, now_ms: int, seconds: int = 10) -> float:
+        """Return the events per second over the last `seconds`."""
+        since = now_ms // 1000 - seconds
+        return sum(count for time, count in self._seconds if from_rfc3339(time) // 1000 > since) / seconds
 
     @property
     def listeners(self) -> int:
@@ -206,12 +217,12 @@ class Feed:
         """Number of events that wait for the slowest reader."""
         return max((listener.waiting_events for some in self._listeners.values() for listener in some), default=0)
 
-    def observe(self, observer: Observer, *, on_pieces: PiecesObserver | None = None) -> None:
-        """Call the observer with every event, in order, until `forget`. It must not wait. Its exceptions are logged.
+    def observe(self, observer: Observer) -> None:
+        """Call the observer with every event that is no piece of text, in order, until `forget`.
 
-        In: `on_pieces`, which gets pieces of text in its place, together if they came together; None: nobody is told of them.
+        It must not wait. Its exceptions are logged.
         """
-        self._observers[observer] = on_pieces
+        self._observers[observer] = None
 
     def forget(self, observer: Observer) -> None:
         """Stop calling the observer. May be called again."""
@@ -225,14 +236,18 @@ class Feed:
         if self._listeners and to_readers:
             for event in events:
                 self.show(event)
-        first = events[0]
-        for observer, on_pieces in tuple(self._observers.items()):
+        first, count = events[0], len(events)
+        self.events[first.type] += count
+        if first.time[:19] != self._second:
+            self._second = first.time[:19]
+            self._seconds.append([first.time, 0])
+        self._seconds[-1][1] += count
+        if first.type is EventType.ITEM_DELTA:
+            return
+        for observer in tuple(self._observers):
             try:
-                if first.type is not EventType.ITEM_DELTA:
-                    for event in events:
-                        observer(event)
-                elif on_pieces is not None:
-                    on_pieces(events)
+                for event in events:
+                    observer(event)
             except Exception:  # one observer never keeps an event from the others
                 log.exception("feed.observer_failed", session_id=first.session_id, sequence=first.sequence)
 

@@ -9,15 +9,14 @@ sequence. The journal stays the truth: a stretch that was not closed, because th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from shim.lib.errors import StoreError
 from shim.store.rows import EventRow, dump, load, row_of
 from universal.events import EventType, UniversalEvent
-from universal.lib.growing_text import PartsRun
 
 JOINED = ("text", "reasoning")
 """Kinds of parts whose pieces are joined. Pieces of a tool's output are durable events with their own numbers (`sync`)."""
@@ -28,6 +27,8 @@ LONGEST = 4_096
 MOST_CHARS = 2**20
 """Characters after which a stretch is closed."""
 
+V = TypeVar("V")
+
 KIND_OF = attrgetter("session_id", "type")
 PART_OF = attrgetter("data.item_id", "data.part_index", "data.part_type")
 TEXT_OF = attrgetter("data.delta")
@@ -35,6 +36,41 @@ NO_PART = (None, None, None)
 """In the place of the part of an event that is no piece of text."""
 Key: TypeAlias = tuple[object, object]
 """The item and part of a piece of text."""
+
+
+class PartsRun(Generic[V]):
+    """Pieces of several texts with nothing else between them, joined to two for each: the first, and all others.
+
+    The first stands alone, since its time is the time of the part, and after all pieces that came before it. A joined piece has
+    the value (an event, a row) of its last piece. Joined pieces are in the order of these last pieces, so sequences ascend.
+    """
+
+    __slots__ = ("_started", "_texts")
+
+    def __init__(self) -> None:
+        self._started: set[Hashable] = set()
+        self._texts: dict[Hashable, tuple[V, list[str]]] = {}
+
+    def add(self, key: Hashable, values: Sequence[V], pieces: Sequence[str]) -> list[tuple[V, str]]:
+        """Append pieces to the text of this key, each with its value; return the pieces that are complete now, joined."""
+        done: list[tuple[V, str]] = []
+        if key not in self._started:
+            self._started.add(key)
+            done, pieces = [*self._join(), (values[0], pieces[0])], pieces[1:]
+        if pieces:
+            _, text = self._texts.pop(key, (values[-1], []))  # put in again at the end
+            text += pieces
+            self._texts[key] = values[-1], text
+        return done
+
+    def take(self) -> list[tuple[V, str]]:
+        """Return the pieces that are left, joined, and start an empty run."""
+        self._started = set()
+        return self._join()
+
+    def _join(self) -> list[tuple[V, str]]:
+        texts, self._texts = self._texts, {}
+        return [(value, "".join(pieces)) for value, pieces in texts.values()]
 
 
 class Stretch(NamedTuple):

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 
-from universal.lib.growing_text import Run
 from universal.lib.jsonvalue import JsonObject
 
 ID_LENGTH, POSITION_LENGTH = 16, 8
@@ -101,22 +100,24 @@ def compact(frames: Iterable[Frame]) -> list[Frame]:
     joined frame has that of its last piece.
     """
     out: list[Frame] = []
-    run: Run[tuple[Frame, TextPiece]] = Run()
+    growing: dict[tuple[str, ...], tuple[Frame, TextPiece, list[str]]] = {}
     for frame in frames:
         if frame.piece_of is None:
-            out += starmap(_join, run.take())
+            out += starmap(_join, growing.values())
             out.append(frame)
+            growing.clear()
         else:
             piece = frame.piece_of(frame, orjson.loads(frame.body))
-            run.add(piece.key, (piece.text,), (frame, piece))
-    out += starmap(_join, run.take())
+            _, _, texts = growing.pop(piece.key, (frame, piece, []))  # put in again at the end: ids ascend
+            texts.append(piece.text)
+            growing[piece.key] = frame, piece, texts
+    out += starmap(_join, growing.values())
     return out
 
 
-def _join(last: tuple[Frame, TextPiece], text: str) -> Frame:
+def _join(frame: Frame, piece: TextPiece, texts: list[str]) -> Frame:
     """Join pieces of one part: the last frame, with the text of all."""
-    frame, piece = last
-    return frame if piece.text == text else piece.frame(text)
+    return frame if len(texts) == 1 else piece.frame("".join(texts))
 
 
 def encode_position(event_id: str) -> bytes:

@@ -12,9 +12,11 @@ encoders with readers, and for a while after the last reader has left, so that i
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import islice
+from time import monotonic
 from typing import Any, NamedTuple
 
 import structlog
@@ -24,8 +26,7 @@ from shim.lib.ids import Ids
 from shim.stream.encoder import Encoder, StreamEvent
 from shim.stream.frame import Frame, batches, compact, decode_position, normal_scope
 from shim.stream.positions import Positions, RepeatFilter, local_part
-from shim.stream.scheduling import Bursts, WriteQueue
-from shim.stream.subscription import Bounds, State, Subscription
+from shim.stream.subscription import Bounds, State, Subscription, WriteQueue
 
 # --- the last events --------------------------------------------------------------------------------------------
 
@@ -130,6 +131,70 @@ class Ring:
         """The entries after a position, oldest first, or None for an unknown position."""
         number = self.number_of(position)
         return None if number is None else list(islice(self._entries, number - self._forgotten, None))
+
+
+# --- when readers get them --------------------------------------------------------------------------------------
+
+APART_S = 0.0005
+"""Seconds between bursts that are delivered together. With a longer time, a busy loop would turn before readers wake up."""
+
+
+class Bursts:
+    """Decides when the hub delivers: at once, at the end of a burst (`with bursts:`), or together with the next bursts.
+
+    Used from one event loop. In: `soon` calls a function in the loop's next turn; `now` returns seconds.
+    """
+
+    def __init__(
+        self, *, soon: Callable[[Callable[[], None]], object] | None = None, now: Callable[[], float] = monotonic
+    ) -> None:
+        self._soon = soon or _soon
+        self._now = now
+        self._deliveries: list[Callable[[], None]] = []
+        self._depth = 0
+        self._waits = self._is_urgent = self._is_scheduled = False
+        self._delivered_at = -math.inf
+
+    def register(self, deliver: Callable[[], None]) -> None:
+        """Add a hub's function that delivers its waiting frames."""
+        self._deliveries.append(deliver)
+
+    def notify(self, *, urgent: bool) -> None:
+        """Note that a hub has frames for its readers. Outside of a burst they are delivered at once."""
+        self._waits = True
+        self._is_urgent = self._is_urgent or urgent
+        if not self._depth:
+            self.deliver()
+
+    def __enter__(self) -> None:
+        """Begin a burst: all frames of the block are delivered together, at its end. The block must not await.
+
+        A burst that ends less than APART_S after another one is delivered with the next ones, after a turn of the loop, unless it
+        has an urgent frame. Bursts may be nested: the outermost one counts.
+        """
+        self._depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        self._depth -= 1
+        if self._depth or not self._waits:
+            return
+        now = self._now()
+        if self._is_urgent or now - self._delivered_at >= APART_S:
+            self._delivered_at = now
+            self.deliver()
+        elif not self._is_scheduled:
+            self._is_scheduled = True
+            self._soon(self.deliver)
+
+    def deliver(self) -> None:
+        """Deliver all waiting frames now."""
+        self._waits = self._is_urgent = self._is_scheduled = False
+        for deliver in self._deliveries:
+            deliver()
+
+
+def _soon(call: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(call)
 
 
 # --- the hub ----------------------------------------------------------------------------------------------------

@@ -18,8 +18,7 @@ from aiohttp import web
 from aiohttp_sse import EventSourceResponse
 
 from shim.stream.compression import Gzip
-from shim.stream.scheduling import WriteQueue
-from shim.stream.subscription import State, Subscription
+from shim.stream.subscription import State, Subscription, WriteQueue
 
 GATHER_S = 0.004
 """Seconds between writes while many frames come, except for urgent ones. One write for many frames costs a tenth."""

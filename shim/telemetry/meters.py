@@ -1,20 +1,17 @@
 """Counts the server's work in plain numbers, for Prometheus and the inspector.
 
-The server calls `observe` with every universal event and `request` with every answer, so both must be cheap.
+The server calls `observe` with each universal event but pieces of text, and `request` with every answer, so both must be cheap.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import Counter
 from dataclasses import dataclass, field
 
 from shim.lib.clock import Clock, from_rfc3339
 from universal.events import ErrorData, EventType, TurnData, UniversalEvent, UnparsedData
 from universal.lib.jsonvalue import obj, text
 
-WINDOW_S = 60
-"""Seconds of history for rates."""
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the buckets for request durations, in seconds."""
 TURN_BUCKETS_S = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
@@ -47,12 +44,8 @@ class Meters:
     """All counts since the start of the server."""
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._seconds: deque[list[int]] = deque(maxlen=WINDOW_S)
-        self._second = ""
         self._turn_starts: dict[str, int] = {}
         self.started_ms = clock.now_ms()
-        self.events: Counter[str] = Counter()
         self.turns: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.unparsed: Counter[str] = Counter()
@@ -60,18 +53,8 @@ class Meters:
         self.request_s: dict[str, Histogram] = {}
         self.turn_s = Histogram(TURN_BUCKETS_S)
 
-    def count_pieces(self, events: Sequence[UniversalEvent]) -> None:
-        """Count new events of one type and one time."""
-        type_, time, count = events[0].type, events[0].time, len(events)
-        if time[:19] != self._second:
-            self._second = time[:19]
-            self._seconds.append([from_rfc3339(time) // 1000, 0])
-        self._seconds[-1][1] += count
-        self.events[type_] += count
-
     def observe(self, event: UniversalEvent) -> None:
-        """Count a new event."""
-        self.count_pieces((event,))
+        """Count what a new event tells."""
         data = event.data
         if isinstance(data, TurnData):
             self._turn(event, data)
@@ -97,11 +80,6 @@ class Meters:
             route = route if len(self.request_s) < MAX_KINDS * 2 else "other"
             self.request_s.setdefault(route, Histogram(BUCKETS_S))
         self.request_s[route].add(seconds)
-
-    def rate(self, seconds: int = 10) -> float:
-        """Return the events per second over the last `seconds`."""
-        since = self._clock.now_ms() // 1000 - seconds
-        return sum(count for second, count in self._seconds if second > since) / seconds
 
     @property
     def running_turns(self) -> int:

@@ -26,7 +26,7 @@ AGENT = ROOT / "tests" / "bench" / "agent.py"
 PIECES = 2_000
 LONE_PIECES = 40
 TURN_S = 60.0
-IN_A_BURST, ALONE, FILES = 14, 72, 31
+IN_A_BURST, ALONE, FILES = 14, 70, 25
 A_PROMPT = 495
 """From the body of a request to the write to the agent, with one client that reads the events of it."""
 WRITES = ("shim/processes/agent_pipes.py", "AgentProcess.write")

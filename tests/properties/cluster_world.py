@@ -30,8 +30,7 @@ from shim.cluster.peers import Answer, Command
 from shim.cluster.remote_sessions import RemoteSessions
 from shim.cluster.replays import Replays
 from shim.cluster.streams import ClusterStreams
-from shim.faces.opencode1.render import encoder_of
-from shim.faces.opencode1.routes.event import OPENCODE1, lost_turns, open_requests, running_state
+from shim.faces.opencode1.routes.event import OPENCODE1, encoder_of, lost_turns, open_requests, running_state
 from shim.faces.opencode1.routes.prompt import PromptBody, prompt_async
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.lib.clock import Clock
@@ -43,8 +42,7 @@ from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
 from shim.store.servers import ServerRef
-from shim.stream.hub import Hub
-from shim.stream.scheduling import Bursts
+from shim.stream.hub import Bursts, Hub
 from shim.stream.subscription import Subscription
 from tests.support.cluster.simulated_nats import SimulatedClient, SimulatedNats, StoredMessage
 from tests.support.cluster.virtual_time import MACHINE, ClusterLoop, Machine, elapse

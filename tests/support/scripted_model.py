@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.routes.event import events_of
+from shim.faces.opencode1.render import events_of
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.clock import ManualClock
 from shim.lib.errors import AgentError, AgentGone

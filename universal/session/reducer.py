@@ -124,14 +124,19 @@ class Reducer:
         for at, event in enumerate(events):
             data = event.data
             assert isinstance(data, ItemDeltaData)
-            text_part = self.transcript.text_part(data) if self.session.status.type == BUSY.type else None
-            if text_part is not None:
-                return changes + self._grow(text_part, events[at:], at_ms)
+            message = self.session.messages.loose.get(self.transcript.message_of_item.get(data.item_id, ""))
+            is_text = message is not None and not message.is_said and data.part_type in ("text", "reasoning")
+            if message is not None and is_text and self.session.status.type == BUSY.type:
+                part_id = message.text_parts.get(data.part_index, "")
+                if (pieces := message.streaming.get(part_id)) is not None:
+                    return changes + self._grow(message.info.id, part_id, pieces, events[at:], at_ms)
             changes += self.apply(event, at_ms)
         return changes
 
-    def _grow(self, text_part: tuple[str, str, list[str]], events: Sequence[UniversalEvent], at_ms: int) -> list[Change]:
-        message_id, part_id, pieces = text_part
+    def _grow(
+        self, message_id: str, part_id: str, pieces: list[str], events: Sequence[UniversalEvent], at_ms: int
+    ) -> list[Change]:
+        """Lengthen a text that has begun."""
         changes: list[Change] = []
         places = self._timeline.pass_over(map(SEQUENCE_OF, events), at_ms)
         for event, place in zip(events, places, strict=True):

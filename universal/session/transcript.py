@@ -285,15 +285,6 @@ class Transcript:
             self._note = ""
         return message
 
-    def text_part(self, data: ItemDeltaData) -> tuple[str, str, list[str]] | None:
-        """Message, part and pieces of the text that a piece belongs to. None if the piece begins it, or is no such text."""
-        message = self.session.messages.loose.get(self.message_of_item.get(data.item_id, ""))
-        if message is None or message.is_said or data.part_type not in ("text", "reasoning"):
-            return None
-        part_id = message.text_parts.get(data.part_index, "")
-        pieces = message.streaming.get(part_id)
-        return None if pieces is None else (message.info.id, part_id, pieces)
-
     def delta(self, data: ItemDeltaData, at_ms: int) -> None:
         """Append a piece of text, reasoning or tool output."""
         if data.part_type == "tool_output":

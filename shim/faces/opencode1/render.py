@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from shim.faces.opencode1 import read
+from shim.faces.opencode1 import host, read
 from shim.faces.opencode1.events import FACE, OpenCodeEvent, Sync
 from shim.faces.opencode1.generations import Generation, event_of_1_0
+from shim.host.changes import HostChanged
 from shim.stream.frame import Frame, encode_position, normal_scope, to_json
 from universal.lib.ids import COUNTER_SPAN, MASK, hashed_tail
 from universal.lib.jsonvalue import JsonObject, obj
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from shim.faces.opencode1._generated import types
     from shim.faces.opencode1._generated.event_types import QuestionRejectedProperties, SessionEvent
     from shim.lib.ids import Ids
+    from shim.sessions.feed import SessionChanges
 
 
 TOAST_MS = 15_000
@@ -330,3 +332,13 @@ def _envelope(scope: str | None, project: str | None) -> bytes:
         return b""
     head = b'"directory":' + to_json(scope) + b","
     return head if project is None else head + b'"project":' + to_json(project) + b","
+
+
+# --- what the hub knows ----------------------------------------------------------------------------------
+
+
+def events_of(change: SessionChanges | HostChanged) -> list[OpenCodeEvent]:
+    """Render a change as events."""
+    if isinstance(change, HostChanged):
+        return host.events_of(change)
+    return render(change.changes, change.session, change.at_ms, is_resent=change.is_resent)

@@ -27,6 +27,7 @@ class Gauges:
     lag: int
     dropped: int
     cut_off: int
+    events: Mapping[str, int]
     published: int
     tasks: Mapping[str, int]
     """Number of tasks by the first word of their names."""
@@ -55,7 +56,7 @@ class _Collector:
     def collect(self) -> Iterable[Any]:
         """Yield all metrics."""
         meters, gauges = self._meters, self._gauges
-        yield counter("events", "Universal events by type.", "type", meters.events)
+        yield counter("events", "Universal events by type.", "type", gauges.events)
         yield counter("turns", "Turns that have ended, by reason.", "reason", meters.turns)
         yield counter("errors", "Errors of agents, by code.", "code", meters.errors)
         yield counter("unparsed", "Native events that no rule knows, by kind.", "kind", meters.unparsed)

@@ -20,9 +20,8 @@ from shim.sessions.history import checkpoints
 from shim.sessions.session.session_state import SessionState
 from shim.store.base import Store
 from shim.store.rows import EventRow, body_of, event_of
-from shim.store.stretches import JOINED, Key
+from shim.store.stretches import JOINED, Key, PartsRun
 from universal.events import EventType, ItemDeltaData, UniversalEvent
-from universal.lib.growing_text import PartsRun
 from universal.lib.jsonvalue import obj
 
 PAGE = 1_000

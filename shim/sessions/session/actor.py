@@ -485,7 +485,8 @@ class SessionActor:
                 self.offers.offer()
         if self.main.journal.overflow is not None and self.main.stop_for_full_store():
             self.abort()
-        return self.deps.store.room()
+        edits, room = self.process.edits, self.deps.store.room()
+        return edits.pause(generation, room) if edits.is_on else room
 
     async def _on_lines_after(self, hold: asyncio.Task[None], generation: int, lines: list[bytes]) -> None:
         """Handle lines after the snapshot before their prompt: an answer to them may let a call change files."""

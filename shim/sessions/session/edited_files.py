@@ -24,8 +24,8 @@ RESULT_S = 60.0
 class EditedFiles:
     """The files that the agent of one session changes.
 
-    In: `format`, which formats a file, by its path, and raises nothing; `on_lines` handles lines of a generation;
-    `proceed` lets an agent go on that waits.
+    In: `format`, which formats a file, by its path, and raises nothing; `on_lines` handles lines of a generation,
+    and returns what the next ones wait for (`pause`); `proceed` lets an agent go on that waits.
     """
 
     def __init__(
@@ -40,6 +40,8 @@ class EditedFiles:
         self.ready: dict[int, Sequence[Output]] = {}
         """Generation -> outputs whose files are formatted now. They come before its next lines."""
         self._held: dict[int, tuple[Sequence[Output], list[bytes]]] = {}
+        self._goes_on = False
+        """True while held lines are handled: what they hold is waited for in the same loop."""
         self._early: dict[str, FormattedFile | None] = {}
         """Files that were formatted before the result of their call."""
 
@@ -50,12 +52,9 @@ class EditedFiles:
         self._held[generation] = outputs, rest
         return True
 
-    def on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
-        """Handle lines. The next ones wait for what this returns."""
-        pause = self._on_lines(generation, lines)
-        if not self.is_on or (pause is None and generation not in self._held):
-            return pause
-        return self._go_on(generation, pause)
+    def pause(self, generation: int, pause: Awaitable[None] | None) -> Awaitable[None] | None:
+        """What the next lines of a generation wait for after these. In: what they wait for anyway."""
+        return self._go_on(generation, pause) if generation in self._held and not self._goes_on else pause
 
     async def _go_on(self, generation: int, pause: Awaitable[None] | None) -> None:
         while True:
@@ -65,7 +64,11 @@ class EditedFiles:
                 return
             outputs, rest = self._held.pop(generation)
             self.ready[generation] = [ready for output in outputs for ready in await self._format_all(output)]
-            pause = self._on_lines(generation, rest)
+            self._goes_on = True
+            try:
+                pause = self._on_lines(generation, rest)
+            finally:
+                self._goes_on = False
             self.ready.pop(generation, None)  # its process was dropped meanwhile
 
     async def _format_all(self, output: Output) -> Sequence[Output]:

@@ -86,7 +86,7 @@ class SessionAgent:
         self._session_id = session_id
         self._directory = directory
         self._listener = listener
-        self._edits = EditedFiles(self.format_file, listener.on_lines, self._go_on)
+        self.edits = EditedFiles(self.format_file, listener.on_lines, self._go_on)
         self.tape: Tape | None = None
         """What the next server needs to go on with the process, if it could."""
         self._host = HostCalls(directory, deps.roots, deps.agents.environment, self._answer_host_call)
@@ -145,7 +145,7 @@ class SessionAgent:
             if spare is not None:
                 spare.kill()
             return False
-        on_lines, on_exit = partial(self._edits.on_lines, generation), partial(self._exit, generation)
+        on_lines, on_exit = partial(self._listener.on_lines, generation), partial(self._exit, generation)
         if spare is not None:
             self.codec, self.agent, self.is_untried = spare.codec, agent.spec.name, True
             self._handle, first_outputs = spare.take(on_lines, on_exit)
@@ -192,7 +192,7 @@ class SessionAgent:
         self.generation += 1
         self.codec, self.agent, self._handle, self.tape = codec, name, process, tape
         self.resumes, self.reads_project = resumes, reads_project
-        return partial(self._edits.on_lines, self.generation), partial(self._exit, self.generation)
+        return partial(self._listener.on_lines, self.generation), partial(self._exit, self.generation)
 
     def _end_tape(self) -> None:
         if self.tape is not None:
@@ -211,7 +211,7 @@ class SessionAgent:
         codec = self.codec
         self.is_untried = False
         pieces: list[Fact] = []
-        edits = self._edits
+        edits = self.edits
         if edits.ready and generation == self.generation and generation in edits.ready:
             self._listener.on_outputs(edits.ready.pop(generation))
         for at, line in enumerate(lines):
@@ -275,7 +275,7 @@ class SessionAgent:
     def setup(self, *, with_project: bool) -> DirectorySetup:
         """The directory's set-up as it is now. In: whether the agent has, or will have, the project's settings."""
         setup = self._deps.setups.now(self._directory, self.chosen[0], with_project=with_project)
-        self._edits.is_on = setup.has_formatters
+        self.edits.is_on = setup.has_formatters
         return setup
 
     async def format_file(self, path: str) -> FormattedFile | None:

@@ -17,7 +17,7 @@ from shim.sessions.history.journal_loader import join_deltas
 from shim.store import stretches
 from shim.store.rows import EventRow, event_of, row_of
 from shim.store.sqlite import SqliteStore
-from shim.store.stretches import Stretch, Stretches, rows_of
+from shim.store.stretches import PartsRun, Stretch, Stretches, rows_of
 from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
 from tests.unit.store.store_contract import LONE, event
@@ -184,3 +184,16 @@ async def test_a_damaged_one_is_named(tmp_path: Path, rows: str) -> None:
     with pytest.raises(StoreError, match="stretch 1 of session ses_a"):
         await store.brief("ses_a", 0, 1_000)
     await store.close()
+
+
+def test_a_run_of_parts_leaves_the_first_piece_of_each_alone() -> None:
+    run: PartsRun[int] = PartsRun()
+    assert run.add("a", [1], ["1"]) == [(1, "1")]
+    assert run.add("a", [2], ["2"]) == []
+    assert run.add("a", [3], ["3"]) == []
+    assert run.add("b", [4], ["x"]) == [(3, "23"), (4, "x")], "a part that begins stands after what came before it"
+    assert run.add("a", [5], ["4"]) == []
+    assert run.take() == [(5, "4")]
+    assert run.add("b", [6, 7, 8], ["y", "z", "!"]) == [(6, "y")], "of pieces that come together, too"
+    assert run.take() == [(8, "z!")]
+    assert run.add("a", [9], ["5"]) == [(9, "5")], "after the end of a run each part begins anew"

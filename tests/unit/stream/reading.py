@@ -15,8 +15,7 @@ from shim.faces.opencode1.render import EventEncoder, encoder_of
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.stream.frame import Batch, decode_position, normal_scope
-from shim.stream.hub import DEFAULT_BOUNDS, Hub, HubBounds
-from shim.stream.scheduling import Bursts
+from shim.stream.hub import DEFAULT_BOUNDS, Bursts, Hub, HubBounds
 from shim.stream.subscription import Subscription
 
 WAIT_S = 5.0

@@ -18,8 +18,7 @@ from shim.faces.opencode1.render import modern_frame
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.stream.frame import Frame, normal_scope
-from shim.stream.hub import Face, Hub, HubBounds
-from shim.stream.scheduling import APART_S
+from shim.stream.hub import APART_S, Face, Hub, HubBounds
 from shim.stream.subscription import Bounds, Subscription
 from tests.unit.stream.reading import (
     ASK,

@@ -11,12 +11,11 @@ from shim.faces.opencode1 import host, read
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.events import FACE, OpenCodeEvent
 from shim.faces.opencode1.generations import generation_of, takes_twins
-from shim.faces.opencode1.render import encoder_of, render
+from shim.faces.opencode1.render import encoder_of, events_of
 from shim.host.changes import RULES_TITLE, HostChanged, TuiToast
 from shim.host.config.opencode_config import unread_rules_notice
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
-from shim.sessions.feed import SessionChanges
 from shim.stream.compression import wants_gzip
 from shim.stream.frame import normal_scope
 from shim.stream.hub import Face
@@ -152,14 +151,5 @@ def _message(message: Message, session_id: str) -> list[SessionEvent]:
     return rows
 
 
-# --- what the hub knows ----------------------------------------------------------------------------------
-
-
-def events_of(change: SessionChanges | HostChanged) -> list[OpenCodeEvent]:
-    """Render a change as events."""
-    if isinstance(change, SessionChanges):
-        return render(change.changes, change.session, change.at_ms, is_resent=change.is_resent)
-    return host.events_of(change)
-
-
 OPENCODE1 = Face(FACE, events_of)
+"""What the hub knows of OpenCode 1."""

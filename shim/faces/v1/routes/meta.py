@@ -67,6 +67,7 @@ async def get_metrics(ctx: Ctx) -> object:
         lag=feed.lag(),
         dropped=hub.dropped,
         cut_off=feed.cut_off,
+        events=feed.events,
         published=hub.published,
         tasks=tasks(),
         blocks=sys.getallocatedblocks(),

@@ -15,8 +15,7 @@ from shim.faces.opencode2.stream import ENCODERS, HEARTBEAT, KEEP_S, READER_FRAM
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.stream.frame import encode_position
-from shim.stream.hub import Face, Hub, HubBounds
-from shim.stream.scheduling import Bursts
+from shim.stream.hub import Bursts, Face, Hub, HubBounds
 from shim.stream.subscription import Bounds, State, Subscription
 
 V2_0, V2_JULY = ENCODERS["v2_0"], ENCODERS["v2_july"]

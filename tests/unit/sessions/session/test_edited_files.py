@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock
@@ -39,7 +40,7 @@ class Agent:
         self.formatted: list[str] = []
         self.gate = asyncio.Event()
         self.generation = 1
-        self.files = EditedFiles(self._format, self._on_lines, lambda key: [WriteLine(key.encode())])
+        self.files = EditedFiles(self._format, self.on_lines, lambda key: [WriteLine(key.encode())])
         self.files.is_on = True
 
     async def _format(self, path: str) -> FormattedFile | None:
@@ -47,7 +48,11 @@ class Agent:
         self.formatted.append(path)
         return FormattedFile("new\n", "NEW\n")
 
-    def _on_lines(self, generation: int, lines: list[bytes]) -> None:
+    def on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
+        self._receive(generation, lines)
+        return self.files.pause(generation, None) if self.files.is_on else None
+
+    def _receive(self, generation: int, lines: list[bytes]) -> None:
         if generation != self.generation:
             return
         self.seen += self.files.ready.pop(generation, ())
@@ -64,7 +69,7 @@ class Agent:
 
 async def test_lines_behind_an_edit_wait_and_its_diff_has_the_formatters_change() -> None:
     agent = Agent()
-    pause = agent.files.on_lines(1, [b"text", b"edit", b"text", b"edit"])
+    pause = agent.on_lines(1, [b"text", b"edit", b"text", b"edit"])
     assert pause is not None
     assert agent.seen == [WriteLine(b"text")]
     agent.gate.set()
@@ -76,7 +81,7 @@ async def test_lines_behind_an_edit_wait_and_its_diff_has_the_formatters_change(
 async def test_an_agent_that_waits_goes_on_and_its_file_is_formatted_once() -> None:
     agent = Agent()
     agent.gate.set()
-    pause = agent.files.on_lines(1, [b"changed", b"edit"])
+    pause = agent.on_lines(1, [b"changed", b"edit"])
     assert pause is not None
     await pause
     assert agent.seen[0] == WriteLine(b"key")
@@ -87,7 +92,7 @@ async def test_an_agent_that_waits_goes_on_and_its_file_is_formatted_once() -> N
 async def test_lines_do_not_wait_without_formatters() -> None:
     agent = Agent()
     agent.files.is_on = False
-    assert agent.files.on_lines(1, [b"edit"]) is None
+    assert agent.on_lines(1, [b"edit"]) is None
     assert (agent.formatted, len(agent.seen)) == ([], 1)
 
 
@@ -112,13 +117,13 @@ def test_a_failed_edit_is_not_formatted() -> None:
 async def test_results_of_a_dropped_process_are_dropped_with_it() -> None:
     """A turn that is aborted while a formatter hangs: the next process has none of the first one's results."""
     agent = Agent()
-    first = agent.files.on_lines(1, [b"edit", b"text"])
+    first = agent.on_lines(1, [b"edit", b"text"])
     assert first is not None
     agent.generation = 2
-    assert agent.files.on_lines(2, [b"text"]) is None
+    assert agent.on_lines(2, [b"text"]) is None
     agent.gate.set()
     await first
-    assert agent.files.on_lines(2, [b"text"]) is None
+    assert agent.on_lines(2, [b"text"]) is None
     assert agent.seen == [WriteLine(b"text")] * 2
     assert not agent.files.ready
 
@@ -127,7 +132,7 @@ async def test_a_result_with_slow_files_does_not_hold_the_agent_for_long(monkeyp
     agent = Agent()
     agent.gate.set()
     monkeypatch.setattr(edited_files, "RESULT_S", 0.0)
-    pause = agent.files.on_lines(1, [b"edit", b"text"])
+    pause = agent.on_lines(1, [b"edit", b"text"])
     assert pause is not None
     await pause
     assert agent.formatted == []
@@ -139,7 +144,7 @@ async def test_a_diff_that_does_not_fit_gets_the_formatters_behind_it() -> None:
     agent, own = Agent(), "@@ -1 +1 @@\n-x\n+y\n"
     agent.gate.set()
     LINES[b"strange"] = [edit(diff=own)]
-    pause = agent.files.on_lines(1, [b"strange"])
+    pause = agent.on_lines(1, [b"strange"])
     assert pause is not None
     await pause
     assert agent.diffs() == [f"{own}@@ -1 +1 @@\n-new\n+NEW\n"]

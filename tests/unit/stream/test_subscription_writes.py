@@ -8,7 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from shim.stream.scheduling import APART_S, WriteQueue
+from shim.stream.hub import APART_S
+from shim.stream.subscription import WriteQueue
 from tests.unit.stream.reading import drain, make_hub, numbered_event, numbers, parse_batches, subscribe
 
 WAIT_S = 10.0
@@ -153,7 +154,7 @@ async def test_streams_are_counted() -> None:
 
 
 async def test_a_stream_whose_client_left_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shim.stream.scheduling.CHECK_S", 0.001)
+    monkeypatch.setattr("shim.stream.subscription.CHECK_S", 0.001)
     write_queue, closed, gone = WriteQueue(), asyncio.Event(), [False, False]
     with (
         write_queue.stream(lambda: gone[0], lambda: pytest.fail("it is there")),

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
@@ -19,6 +20,7 @@ from shim.lib.settings import Settings
 from shim.processes import child_process
 from shim.processes.child_environment import child_environment
 from shim.processes.hidden_opencode import INSTALL_HINT, find_binary
+from universal.lib.jsonvalue import arr, obj, text
 
 TERMINATE_S = 2.0
 """Seconds that the TUI gets to restore the terminal before it is killed."""
@@ -129,3 +131,34 @@ async def require_web_ui(url: str, settings: Settings) -> None:
         raise ShimError(f"The server at {url} needs a password, or a different one. Set it in OPENCODE_SERVER_PASSWORD.")
     if kind != "text/html":
         raise ShimError(f"The server at {url} does not serve the web UI. Start it with `opencode-shim web` or SHIM_WEB_UI=true.")
+
+
+# --- what clients have asked in vain -----------------------------------------------------------------------------
+
+UNSERVED = ("/v1/x-unserved", "/global/health", "/api/info")
+"""What clients asked in vain, and the versions of OpenCode's two wires."""
+
+
+async def report_unserved(url: str, settings: Settings) -> list[str]:
+    """Return the lines of a report: what the clients of the server at `url` asked that it does not have. Raises ShimError."""
+    answers: list[dict[str, Any]] = []
+    try:
+        async with ClientSession(timeout=ClientTimeout(total=LOOK_S), headers=authorization(settings)) as session:
+            for path in UNSERVED:
+                async with session.get(f"{url.rstrip('/')}{path}") as answer:
+                    if answer.status == UNAUTHORIZED:
+                        raise ShimError(
+                            f"The server at {url} needs a password, or a different one. Set OPENCODE_SERVER_PASSWORD."
+                        )
+                    answers.append(obj(await answer.json()))
+    except (ClientError, TimeoutError, ValueError) as error:
+        raise ShimError(f"No opencode-shim answers at {url}: {error or 'no answer in time'}. Check the address.") from error
+    told, first, second = answers
+    lines = [f"opencode-shim {told.get('version')}, which speaks OpenCode {first.get('version')} and {second.get('version')}"]
+    client = ""
+    for row in map(obj, arr(told.get("asked"))):
+        if row.get("client") != client:
+            client = text(row.get("client"))
+            lines.append(f"client {client}")
+        lines.append(f"{row.get('count'):>6}  {row.get('method')} {row.get('path')}  {row.get('status')}")
+    return lines if client else [*lines, "No client has asked for anything that this server does not have."]

@@ -128,14 +128,18 @@ def serve(
     labels: Labels = None,
     drain_seconds: DrainSeconds = None,
     env_file: EnvFile = None,
+    *,
+    register: Annotated[
+        bool, typer.Option("--register", help="Let clients of OpenCode 2 find the server in OpenCode's state folder.")
+    ] = False,
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
-    flags = {name: value for name, value in locals().items() if name != "env_file"}
+    flags = {name: value for name, value in locals().items() if name not in ("env_file", "register")}
     with quick_imports():
         from shim.cli import serve_command
 
     serve_command.add_environment(env_file or ())
-    raise typer.Exit(serve_command.serve(flags))
+    raise typer.Exit(serve_command.serve(flags, register=register))
 
 
 @cli.command()
@@ -210,6 +214,10 @@ def doctor(
     no_agents: Annotated[
         bool, typer.Option("--no-agents", help="Check only the machine: server, port, service, disk, PATH ...")
     ] = False,
+    client: Annotated[
+        str | None,
+        typer.Option("--client", metavar="URL", help="Only print what clients of the server at URL asked that it does not have."),
+    ] = None,
 ) -> None:
     """Check the machine and the agents, and say what to do.
 
@@ -218,6 +226,12 @@ def doctor(
     settings = Settings.load()
     log_errors()
     import asyncio
+
+    if client is not None:
+        from shim.cli import clients
+
+        typer.echo("\n".join(asyncio.run(clients.report_unserved(client, settings))))
+        raise typer.Exit
 
     from shim.cli import diagnosis, machine
 

@@ -23,6 +23,7 @@ from aiohttp import web
 
 from shim.cli import clients, env_file, mdns, screen
 from shim.cli.local_server import usable
+from shim.cli.registration import registration
 from shim.cli.server import (
     DRAIN_EXTRA_S,
     STOP_S,
@@ -159,13 +160,16 @@ LOG_KEEP_BYTES = 10 * 2**20
 """Size in bytes above which a log file is renamed to `.1` when it is opened."""
 
 
-def serve(flags: Mapping[str, Any], *, page: bool = False, browser: bool = False) -> int:
-    """Serve until a signal and return the exit code. `page` adds the web UI. Raises ShimError if the server cannot start."""
+def serve(flags: Mapping[str, Any], *, page: bool = False, browser: bool = False, register: bool = False) -> int:
+    """Serve until a signal and return the exit code. Raises ShimError if the server cannot start.
+
+    `page` adds the web UI, `register` names the server to clients of OpenCode 2 (`shim.cli.registration`).
+    """
     with bounded_output():
-        return _serve(flags, page=page, browser=browser)
+        return _serve(flags, page=page, browser=browser, register=register)
 
 
-def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
+def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool, register: bool) -> int:
     notifier = Notifier.take(os.environ)
 
     def load() -> Settings:
@@ -203,8 +207,11 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
             screen.print_start(out, running, rows, screen.notes(settings, rows))
             if page:
                 await asyncio.to_thread(show_page, clients.page_url(running.url, settings.directory), browser=browser)
+            url = running.url + (settings.base_path or "").rstrip("/")
+            named = registration(settings, url, os.environ) if register else contextlib.nullcontext()
             async with mdns.announce(settings, *address):
-                await reloader.work(running)
+                with named:
+                    await reloader.work(running)
         finally:
             notifier.notify_stopping(settings.drain_s and settings.drain_s + DRAIN_EXTRA_S + STOP_S)
         return 0

@@ -38,6 +38,7 @@ from shim.lib.errors import (
     SessionElsewhere,
     ShimError,
     TooManyLogins,
+    UnsupportedOperation,
 )
 
 log = structlog.get_logger(__name__)
@@ -163,6 +164,9 @@ def _answer(request: web.Request, error: RequestError) -> web.StreamResponse:
     """Render an error with the request's face."""
     face = face_of(request, request.app[SERVICES].settings.base_path)
     status, body = face.render(error)
+    if isinstance(error, RouteUnknown | MethodNotAllowed | UnsupportedOperation):
+        agent = request.headers.get("User-Agent", "")
+        request.app[SERVICES].refusals.note(agent, request.method, request.path, status)
     headers = _headers(error)
     return web.Response(body=wire_json.dumps(body), status=status, headers=headers, content_type=face.error_type)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -138,3 +139,19 @@ def test_tui_starts_a_server_for_the_client_and_ends_with_it(tmp_path: Path) -> 
     assert '"healthy":true' in done.stdout
     assert done.stderr == ""
     assert (tmp_path / ".local/share/opencode-shim/opencode-shim.log").exists()
+
+
+def test_clients_of_opencode2_find_a_registered_server(tmp_path: Path) -> None:
+    file = tmp_path / ".local" / "state" / "opencode" / "service.json"
+    with run_server(tmp_path, "--register", OPENCODE_SERVER_PASSWORD="pw") as (process, url):
+        rest(process)
+        found = json.loads(file.read_text())
+        assert (found["url"], found["pid"]) == (url, process.pid)
+        request = urllib.request.Request(f"{found['url']}/api/info")
+        request.add_header("Authorization", "Basic " + base64.b64encode(f"opencode:{found['password']}".encode()).decode())
+        with urllib.request.urlopen(request, timeout=START_S) as answer:
+            told = json.loads(answer.read())
+        assert (told["version"], told["pid"]) == (found["version"], found["pid"])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_S + SLACK_S) == 0
+    assert not file.exists()

@@ -38,6 +38,23 @@ class HealthResponse(Model):
     version: str | None = None
 
 
+class UnservedRequest(Model):
+    """Our addition: requests of a client (its User-Agent) that no route of this server answers. Ids in the path are `*`."""
+
+    client: str
+    method: str
+    path: str
+    status: int
+    count: int
+
+
+class UnservedList(Model):
+    """Our addition: what clients have asked in vain since the server's start. `version` is that of opencode-shim."""
+
+    version: str
+    asked: list[UnservedRequest]
+
+
 # --- agents ------------------------------------------------------------------------------------------
 
 

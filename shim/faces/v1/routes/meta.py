@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 from aiohttp import web
 
-from shim.faces.v1.models import HealthResponse, NodeListResponse
+from shim.faces.v1.models import HealthResponse, NodeListResponse, UnservedList, UnservedRequest
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import Ctx
 from shim.lib.bounded_output import dropped_lines
@@ -30,6 +30,14 @@ async def get_openapi(ctx: Ctx) -> object:
     """This document. It is generated from the handlers by `tools/universal.py`."""
     body = await asyncio.to_thread(resources.files("shim.faces.v1").joinpath("openapi.json").read_bytes)
     return web.Response(body=body, content_type="application/json")
+
+
+@v1("list_unserved", "GET", "/v1/x-unserved", tag="meta", answer=UnservedList, ours=True)
+async def list_unserved(ctx: Ctx) -> object:
+    """What clients have asked of this server, since its start, that it does not have."""
+    keys = UnservedRequest.model_fields
+    asked = [UnservedRequest.model_validate(dict(zip(keys, row, strict=True))) for row in ctx.services.refusals.rows()]
+    return UnservedList(version=VERSION, asked=asked)
 
 
 # --- servers of a cluster --------------------------------------------------------------------------------

@@ -198,6 +198,15 @@ def tui(
     raise typer.Exit(serve_command.tui(flags, url, session=session, last=last))
 
 
+@cli.command()
+def acp(url: Url = None, *, directory: Directory = None, data_dir: DataDir = None, default_agent: DefaultAgent = None) -> None:
+    """Be an ACP agent for an editor (stdin and stdout). It works on the server at URL, the one that runs, or a new one."""
+    with quick_imports():
+        from shim.cli import acp as job
+
+    raise typer.Exit(job.run(Settings.load({"directory": directory, "data_dir": data_dir, "default_agent": default_agent}), url))
+
+
 cli.add_typer(agents, name="agents")
 
 

@@ -7,6 +7,7 @@ from types import ModuleType
 
 from aiohttp import web
 
+from shim.faces.acp import face as acp
 from shim.faces.opencode1 import endpoint as opencode1
 from shim.faces.opencode1 import health
 from shim.faces.opencode2 import face as opencode2
@@ -17,7 +18,7 @@ from shim.http.middleware import Unknown
 from shim.http.operation import BODY_LIMIT_BYTES
 from shim.http.services import Services
 
-FACES = Faces(opencode1.FACE, (opencode2.FACE, v1.FACE))
+FACES = Faces(opencode1.FACE, (opencode2.FACE, v1.FACE, acp.FACE))
 
 EARLY: tuple[ModuleType, ...] = (health,)
 """Modules whose handlers exist from the start, so they must not import large modules."""
@@ -25,12 +26,13 @@ EARLY: tuple[ModuleType, ...] = (health,)
 
 def modules() -> tuple[ModuleType, ...]:
     """Import all modules of all faces, which takes longer than the rest of the start. Blocking."""
+    from shim.faces.acp.routes import MODULES as ACP
     from shim.faces.opencode1.routes import MODULES as OPENCODE1
     from shim.faces.opencode2.routes import MODULES as OPENCODE2
     from shim.faces.v1.routes import MODULES as V1
     from shim.routes import inspector_api
 
-    return (*OPENCODE1, *OPENCODE2, *V1, inspector_api)
+    return (*OPENCODE1, *OPENCODE2, *V1, *ACP, inspector_api)
 
 
 def application(

@@ -149,7 +149,7 @@ class Listener:
 
     def put(self, event: UniversalEvent) -> None:
         """Queue an event. Called by the feed. Never waits."""
-        if self.is_lost:
+        if self.is_lost or not self._size:
             return
         if len(self._queue) >= self._size:
             self._queue.clear()
@@ -260,7 +260,14 @@ class Feed:
 
     def listen(self, session_id: str) -> Listener:
         """Add a reader of one session's live events."""
-        listener = Listener(lambda closed_listener: self._leave(session_id, closed_listener), self._queue)
+        return self._add(session_id, self._queue)
+
+    def attend(self, session_id: str) -> Listener:
+        """Count as a reader of a session, for a client that gets its changes otherwise. It is told of no event but the end."""
+        return self._add(session_id, 0)
+
+    def _add(self, session_id: str, size: int) -> Listener:
+        listener = Listener(lambda closed_listener: self._leave(session_id, closed_listener), size)
         self._listeners.setdefault(session_id, []).append(listener)
         if self._is_closed:
             listener.end()

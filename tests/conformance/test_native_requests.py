@@ -2,13 +2,14 @@
 
 The mock answers instead of the scripted model, so what is in a conversation differs; what it is made of does not.
 Differences are data with reasons: `shapes.toml`, beside the recordings.
-Source: 24 scenes of recordings of 1.18.33, with shapes instead of answers: `native/requests.jsonl`.
+Source: 24 scenes of recordings of 1.18.33, with shapes instead of answers: `native/requests.jsonl.xz`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import lzma
 import re
 import tomllib
 from fnmatch import fnmatchcase
@@ -26,7 +27,7 @@ from tests.support.live import Live, live
 from tests.support.oracle import FIXTURES, oracle
 from tests.support.shapes import differences, merge, shape
 
-ROWS = [json.loads(line) for line in (FIXTURES / "native" / "requests.jsonl").read_text().splitlines()]
+ROWS = [json.loads(line) for line in lzma.decompress((FIXTURES / "native" / "requests.jsonl.xz").read_bytes()).splitlines()]
 SCENES = {scene: list(rows) for scene, rows in groupby(ROWS, key=lambda row: row["scene"])}
 KNOWN: list[dict[str, Any]] = tomllib.loads((FIXTURES / "native" / "shapes.toml").read_text())["difference"]
 WAIT_S = 20.0

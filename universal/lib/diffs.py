@@ -89,6 +89,13 @@ def text_before(after: str, diff: str) -> str | None:
     return "".join((*out, *lines[at:]))
 
 
+def patch_sides(patch: str) -> tuple[str, str]:
+    """Return the texts before and after the hunks of a patch. Lines of its head are left out."""
+    lines = [line for line in lines_of(patch) if not line.startswith(("--- ", "+++ ", "@@", "\\"))]
+    old, new = ("".join(line[1:] for line in lines if line[:1] in (" ", sign)) for sign in "-+")
+    return old, new
+
+
 def lines_of(text: str) -> list[str]:
     """Split a text into lines that keep their newlines. `splitlines` would break at U+2028 and form feeds too."""
     return [line for line in re.split(r"(?<=\n)", text) if line]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from universal.agents import kit
 from universal.agents.acp.context import Msg
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
-from universal.lib.diffs import lines_of, unified_diff
+from universal.lib.diffs import patch_sides, unified_diff
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.opencode_metadata import NativeResult, access_metadata, result_metadata
@@ -491,23 +491,14 @@ def _patched_files(call: Call) -> Iterator[FileRefPart]:
     patch = get_text(call.raw_input, "input", "patch", "patchText")
     _, *pieces = _PATCHED_FILE.split(_PATCH_END.sub("", patch))
     for operation, path, body in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
-        old, new = _patch_sides(body)
+        old, new = patch_sides(body)
         diff = unified_diff(path, old, new, created=operation == "Add")
         yield FileRefPart(path=path, action="write" if operation == "Add" else "patch", diff=diff or None)
 
 
-def _patch_sides(patch: str) -> tuple[str, str]:
-    """Return the texts before and after the hunks of a patch. Lines of its head are left out."""
-    lines = [line for line in lines_of(patch) if not line.startswith(("--- ", "+++ ", "@@", "\\"))]
-    old, new = ("".join(line[1:] for line in lines if line[:1] in (" ", sign)) for sign in "-+")
-    return old, new
-
-
 def _sides(diff: Msg) -> tuple[str, str]:
     """Return the texts before and after a diff of a call's content."""
-    return (
-        _patch_sides(get_text(diff, "patch")) if "operation" in diff else (get_text(diff, "oldText"), get_text(diff, "newText"))
-    )
+    return patch_sides(get_text(diff, "patch")) if "operation" in diff else (get_text(diff, "oldText"), get_text(diff, "newText"))
 
 
 def _block_diff(diff: Msg, path: str) -> str:

@@ -398,11 +398,15 @@ class Enforcement:
     def gaps(self, rules: Iterable[Rule], by_kernel: Collection[str] = ()) -> dict[str, str]:
         """Return the keys for which these rules deny or ask and cannot be enforced -> why.
 
-        In: `by_kernel`, the keys whose denies a sandbox holds.
+        In: `by_kernel`, the keys whose denies a sandbox holds, and of `webfetch` what they ask.
         """
         all_rules = tuple(rules)
         open_rules = {
-            key: [rule for rule in all_rules if _concerns(rule, key) and not (rule.action == "deny" and key in by_kernel)]
+            key: [
+                rule
+                for rule in all_rules
+                if _concerns(rule, key) and not (key in by_kernel and (rule.action == "deny" or key == "webfetch"))
+            ]
             for key in PERMISSION_KEYS
         }
         reasons = {key: " ".join(self._reasons(key, concerned)) for key, concerned in open_rules.items()}

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
-from universal.permissions import Rule, decide, matches
+from universal.permissions import Action, Rule, decide, matches
 
 Level: TypeAlias = Literal["auto", "off", "project", "strict"]
 LEVELS: tuple[Level, ...] = ("auto", "off", "project", "strict")
@@ -82,33 +82,22 @@ class Bounds(NamedTuple):
     web: tuple[Rule, ...] | None = None
 
 
-class SandboxState(NamedTuple):
-    """What a process is held to (`bounds`), and what it would be held to, were it possible on this machine (`demand`).
-
-    `may_change`: whether the next prompt may demand something else.
-    """
-
-    bounds: Bounds | None = None
-    demand: Bounds | None = None
-    may_change: bool = True
-
-
 def bounds_of(level: Level, rules: Iterable[Rule]) -> Bounds | None:
     """Return what these rules demand of a sandbox of this level, or None for no sandbox (`auto`, `off`)."""
     if level not in TIGHTER:
         return None
     every = tuple(rules)
 
-    def of(key: str, *, needs: str) -> tuple[Rule, ...]:
+    def of(key: str, *needs: Action) -> tuple[Rule, ...]:
         found = tuple(Rule(key, rule.pattern, rule.action) for rule in every if matches(rule.permission, key))
-        return found if any(rule.action == needs for rule in found) else ()
+        return found if any(rule.action in needs for rule in found) else ()
 
-    web = of("webfetch", needs="deny")
-    has_network = level == "project" and decide("webfetch", [ANY_NAME], web) != "deny"
+    web = of("webfetch", "deny", "ask")
+    has_network = level == "project" and decide("webfetch", [ANY_NAME], web) not in ("deny", "ask")
     return Bounds(
         level,
-        of("edit", needs="deny"),
-        of("read", needs="deny"),
-        of("external_directory", needs="allow"),
-        None if has_network else web or of("webfetch", needs="allow"),
+        of("edit", "deny"),
+        of("read", "deny"),
+        of("external_directory", "allow"),
+        None if has_network else web or of("webfetch", "allow"),
     )

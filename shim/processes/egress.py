@@ -5,13 +5,14 @@
     _adopt        serves these sockets here, outside: the first as a proxy (CONNECT, and plain HTTP), others to the same port here
 
 A socket stays in the network in which it was made, so nothing of ours runs inside. Names are looked up here. What is refused is
-answered with 403 and a sentence, and logged.
+answered with 403 and a sentence, and logged. Where a rule asks, the connection waits until a person has answered.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -21,10 +22,12 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from universal.permissions import Rule, decide
+from shim.processes.handle import AskHost
+from universal.permissions import Action, Rule, decide
 
 PROXY_PORT = 3128
 """Port of the proxy inside, unless the model's is the same."""
+PORTS = {"https": 443, "http": 80}
 HEAD_S = 10.0
 """Seconds for the head of a request."""
 CONNECT_S = 20.0
@@ -33,14 +36,18 @@ HEAD_BYTES = 16 * 1024
 PIECE_BYTES = 64 * 1024
 CONNECTIONS = 256
 """Connections of one process at once. More are refused."""
-ADVICE = "Allow it by a rule for `webfetch`, or start the agent with another `sandbox`."
+ADVICE = (
+    "no rule allows it and it is not the model's. Allow it by a rule for `webfetch`, or start the agent with another `sandbox`"
+)
+_HOST = re.compile(r"[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45}")
+"""A name or an address as a person can read it, and no pattern of a rule."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a process reaches: `hosts` of its model, `ports` of 127.0.0.1, and what `rules` for `webfetch` allow."""
+    """What a process reaches: `hosts` of its model, `ports` of 127.0.0.1, and what `rules` for `webfetch` allow or ask."""
 
     hosts: frozenset[str] = frozenset()
     ports: tuple[int, ...] = ()
@@ -64,18 +71,21 @@ class Reach:
         none = dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1")
         return {**dict.fromkeys(names, proxy), **none, "NODE_USE_ENV_PROXY": "1"}
 
-    def allows(self, address: str) -> bool:
+    def action(self, address: str) -> Action:
         """Whether a host may be reached. In: the address of its front page."""
-        return urlsplit(address).hostname in self.hosts or decide("webfetch", [address], self.rules) == "allow"
+        if urlsplit(address).hostname in self.hosts:
+            return "allow"
+        return decide("webfetch", [address], self.rules) or "deny"
 
 
 class Egress:
     """The connections of one process. Create it with `open`, before the process."""
 
-    def __init__(self, reach: Reach, upstream: str, agent: str) -> None:
+    def __init__(self, reach: Reach, upstream: str, agent: str, ask: AskHost) -> None:
         self.reach = reach
         self._upstream = urlsplit(upstream) if upstream else None
         self._agent = agent
+        self._ask = ask
         self._ours, self._theirs = socket.socketpair()
         self._ours.setblocking(False)
         self._servers: list[asyncio.Server] = []
@@ -83,9 +93,12 @@ class Egress:
         self._refused = set[str]()
 
     @classmethod
-    def open(cls, reach: Reach, environ: Mapping[str, str], agent: str) -> Egress:
-        """Return the connections of a process that is about to start. In: our environment, which may name a proxy of its own."""
-        self = cls(reach, environ.get("HTTPS_PROXY") or environ.get("https_proxy") or "", agent)
+    def open(cls, reach: Reach, environ: Mapping[str, str], agent: str, ask: AskHost) -> Egress:
+        """Return the connections of a process that is about to start.
+
+        In: our environment, which may name a proxy of its own; who decides where a rule asks.
+        """
+        self = cls(reach, environ.get("HTTPS_PROXY") or environ.get("https_proxy") or "", agent, ask)
         asyncio.get_running_loop().add_reader(self._ours, self._adopt)
         return self
 
@@ -151,10 +164,9 @@ class Egress:
         method, target, *_ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         is_tunnel = method == "CONNECT"
         address = urlsplit(f"https://{target.removesuffix(':443')}/" if is_tunnel else target)
-        host, port = address.hostname or "", address.port or (443 if is_tunnel else 80)
-        front = f"{address.scheme}://{address.netloc}/"
-        if not self.reach.allows(front):
-            await self._refuse(writer, host, "no rule allows it and it is not the model's")
+        host, port = address.hostname or "", address.port or PORTS[address.scheme]
+        if why := await self._why_not(address.scheme, host, address.port):
+            await self._refuse(writer, host, why)
             return
         to = (self._upstream.hostname or "", self._upstream.port or 80) if self._upstream is not None else (host, port)
         try:
@@ -173,11 +185,25 @@ class Egress:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await _relay((reader, writer), far)
 
+    async def _why_not(self, scheme: str, host: str, port: int | None) -> str:
+        """Why a host may not be reached; "" if it may. A person may be asked."""
+        if _HOST.fullmatch(host) is None:
+            return "that is no name of a host"
+        name = f"[{host}]" if ":" in host else host
+        address = f"{scheme}://{name}{'' if port in (None, PORTS[scheme]) else f':{port}'}/"
+        match self.reach.action(address):
+            case "allow":
+                return ""
+            case "ask":
+                return await self._ask(address)
+            case "deny":
+                return ADVICE
+
     async def _refuse(self, writer: asyncio.StreamWriter, host: str, why: str) -> None:
         if host not in self._refused and len(self._refused) < CONNECTIONS:  # an agent may try thousands
             self._refused.add(host)
             log.info("sandbox.host_refused", agent=self._agent, host=host[:100], why=why)
-        await _answer(writer, "403 Forbidden", f"The sandbox of opencode-shim does not reach {host}: {why}. {ADVICE}")
+        await _answer(writer, "403 Forbidden", f"The sandbox of opencode-shim does not reach {host}: {why}.")
 
 
 async def _answer(writer: asyncio.StreamWriter, status: str, words: str) -> None:
@@ -190,7 +216,7 @@ async def _answer(writer: asyncio.StreamWriter, status: str, words: str) -> None
 async def _carry_out(work: Awaitable[None], writer: asyncio.StreamWriter) -> None:
     """Carry out one connection. What breaks it is of no interest but to its ends."""
     try:
-        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, KeyError):
             await work
     finally:
         writer.close()

@@ -10,6 +10,13 @@ from universal.codec import Exit
 OnLines = Callable[[list[bytes]], Awaitable[None] | None]
 """Gets lines of the agent. If it returns an awaitable, reading waits for it."""
 OnExit = Callable[[Exit], None]
+AskHost = Callable[[str], Awaitable[str]]
+"""Decides about the address of a host for which a rule asks. Out: why it may not be reached; "" if it may."""
+
+
+async def refuse_host(address: str) -> str:
+    """Refuse: the process belongs to no session."""
+    return "a person must be asked, and there is no session in which they could be"
 
 
 class AgentHandle(Protocol):

@@ -44,6 +44,8 @@ CASES += ["codex-acp"] if ADOPTED[0] == "codex-acp" else []  # `make adopt AGENT
 
 
 class Page(BaseHTTPRequestHandler):
+    """A page of this machine; also of any host, for who takes it for a proxy."""
+
     def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
@@ -122,6 +124,36 @@ def test_denied_things_do_not_happen_whatever_a_command_does(agent: str, page: s
         [after] = bed.agents()
         assert after != before
         assert said.count(FIRST) >= 2, "the new process goes on with the conversation"
+        stream.close()
+
+
+@pytest.mark.parametrize("agent", ["claude", *nightly("codex", "opencode-acp")])
+def test_a_host_that_a_rule_asks_for_is_reached_if_a_person_says_so(agent: str, page: str) -> None:
+    """The page is a proxy of the person's, which has all hosts."""
+    takes_patterns = agent != "opencode-acp"  # OpenCode itself does not start with patterns for `webfetch`
+    web = {"*": "ask", "http://denied.invalid/*": "deny"} if takes_patterns else "ask"
+    rules = {"*": "allow", "bash": "allow", "webfetch": web}
+    proxy = page.removesuffix("/page")
+    with bench(agent, config={"permission": rules}, SHIM_SANDBOX="strict", IS_SANDBOX="1", HTTPS_PROXY=proxy) as bed:
+        stream = Stream(bed.api)
+        watch = Watch.on(bed.api, stream)
+        for host, reply, is_asked, got in (
+            ("once.invalid", "once", True, PAGE),
+            ("never.invalid", "reject", True, "a person was asked, and has refused it"),
+            ("always.invalid", "always", True, PAGE),
+            ("always.invalid", "reject", False, PAGE),
+            *([("denied.invalid", "once", False, "no rule allows it")] if takes_patterns else []),
+        ):
+            at, asked = stream.mark(), ASKS["permission.asked"]
+            ASKS["permission.asked"] = ("permission", {"reply": reply})
+            try:
+                said = play(bed, watch, stream, f"bash:curl -s http://{host}/page")
+            finally:
+                ASKS["permission.asked"] = asked
+            asks = [e["properties"]["patterns"] for e in stream.of(watch.session, at) if e["type"] == "permission.asked"]
+            hosts = [patterns for patterns in asks if ".invalid" in str(patterns)]  # Codex itself wants to reach github.com
+            assert hosts == ([[f"http://{host}/"]] if is_asked else []), (host, asks, said[-2000:])
+            assert got in said, said[-3000:]
         stream.close()
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from shim.processes import egress, sandbox_start
 from shim.processes.egress import Egress, Reach
-from universal.permissions import Rule, rules_from_config
+from shim.processes.handle import AskHost, refuse_host
+from universal.permissions import Action, Rule, rules_from_config
 
 WAIT_S = 20
 
@@ -45,9 +46,11 @@ async def model() -> AsyncIterator[int]:
     server.close()
 
 
-async def exchange(reach: Reach, *requests: bytes, environ: Mapping[str, str] | None = None) -> list[bytes]:
+async def exchange(
+    reach: Reach, *requests: bytes, environ: Mapping[str, str] | None = None, ask_host: AskHost = refuse_host
+) -> list[bytes]:
     """Start a process by the starter, and make these requests to the proxy, each on a connection."""
-    open_egress = Egress.open(reach, environ or {}, "test")
+    open_egress = Egress.open(reach, environ or {}, "test", ask_host)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", str(Path(sandbox_start.__file__)), str(open_egress.descriptor)),
         *(",".join(map(str, reach.listeners)), "sleep", "60"),
@@ -103,6 +106,34 @@ async def test_a_host_that_no_rule_allows_is_refused_with_a_sentence() -> None:
         assert b"does not reach evil.invalid: no rule allows it" in answer and b"`webfetch`" in answer
 
 
+@pytest.mark.parametrize(("why", "answered"), [("", b"echo:"), ("a person has refused it", b"HTTP/1.1 403 ")])
+async def test_a_connection_waits_until_its_host_is_decided(model: int, why: str, answered: bytes) -> None:
+    asked: list[str] = []
+
+    async def ask_host(address: str) -> str:
+        asked.append(address)
+        await asyncio.sleep(0)
+        return why
+
+    reach = Reach(rules=(Rule("webfetch", "*", "ask"),))
+    lines = b"GET http://Docs.invalid:80/page HTTP/1.1\r\n\r\n", b"GET http://user@docs.invalid/page HTTP/1.1\r\n\r\n"
+    answers = await exchange(reach, *lines, environ={"HTTPS_PROXY": f"http://127.0.0.1:{model}"}, ask_host=ask_host)
+    assert asked == ["http://docs.invalid/"] * 2, "nothing but the host, as rules write it"
+    assert all(answer.startswith(answered) and why.encode() in answer for answer in answers)
+
+
+@pytest.mark.parametrize("target", ["http://*/", "http://a*b/", "http://a\xe9/", "http:///"])
+async def test_a_name_that_is_no_hosts_is_never_asked_for(target: str) -> None:
+    request = f"GET {target} HTTP/1.1\r\n\r\n".encode("latin-1")
+    [answer] = await exchange(Reach(rules=(Rule("webfetch", "*", "allow"),)), request)
+    assert b"that is no name of a host" in answer
+
+
+async def test_a_process_without_a_session_reaches_no_host_that_must_be_asked_for() -> None:
+    [answer] = await exchange(Reach(rules=(Rule("webfetch", "*", "ask"),)), connect("docs.invalid", 443))
+    assert answer.startswith(b"HTTP/1.1 403 ") and b"there is no session" in answer
+
+
 async def test_a_rule_for_any_host_does_not_lead_to_this_machine(model: int) -> None:
     reach = Reach(rules=(Rule("webfetch", "*", "allow"),))
     [answer] = await exchange(reach, connect("localhost", model))
@@ -134,16 +165,17 @@ def test_ports_of_the_model_are_listened_on_and_the_proxy_takes_another(port: in
 
 
 @pytest.mark.parametrize(
-    ("address", "is_allowed"),
+    ("address", "action"),
     [
-        ("https://model.example/", True),
-        ("https://docs.example/", True),
-        ("https://docs.example.evil.example/", False),
-        ("https://model.example.evil.example/", False),
-        ("https://other.example/", False),
-        ("https:///", False),
+        ("https://model.example/", "allow"),
+        ("https://docs.example/", "allow"),
+        ("https://asked.example/", "ask"),
+        ("https://docs.example.evil.example/", "deny"),
+        ("https://model.example.evil.example/", "deny"),
+        ("https://other.example/", "deny"),
+        ("https:///", "deny"),
     ],
 )
-def test_a_rule_allows_a_host_if_it_allows_its_front_page(address: str, is_allowed: bool) -> None:
-    rules = rules_from_config({"webfetch": {"*": "deny", "https://docs.example/*": "allow"}})
-    assert Reach(frozenset({"model.example"}), rules=rules).allows(address) is is_allowed
+def test_a_rule_allows_a_host_if_it_allows_its_front_page(address: str, action: Action) -> None:
+    rules = rules_from_config({"webfetch": {"*": "deny", "https://docs.example/*": "allow", "*asked.example/*": "ask"}})
+    assert Reach(frozenset({"model.example"}), rules=rules).action(address) == action

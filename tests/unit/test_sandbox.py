@@ -64,7 +64,8 @@ def test_folders_outside_count_where_a_rule_allows_one() -> None:
     [
         ({}, "project", True),
         ({}, "strict", False),
-        ({"webfetch": "ask"}, "project", True),
+        ({"webfetch": "ask"}, "project", False),
+        ({"webfetch": {"*": "allow", "https://evil.example/*": "ask"}}, "project", True),
         ({"webfetch": "deny"}, "project", False),
         ({"webfetch": {"*": "deny", "https://docs.example/*": "allow"}}, "project", False),
         ({"webfetch": {"https://evil.example/*": "deny"}}, "project", True),

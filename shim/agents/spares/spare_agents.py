@@ -32,7 +32,7 @@ from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, OutsideRoots
 from shim.lib.ids import Ids
-from shim.processes.handle import AgentHandle, OnExit, OnLines
+from shim.processes.handle import AgentHandle, AskHost, OnExit, OnLines, refuse_host
 from universal.codec import Codec, Exit, Fact, LaunchOptions, Output, WriteLine
 from universal.events import EventType, ItemData
 from universal.items import ItemKind
@@ -86,6 +86,7 @@ class Spare:
         self._is_lost = False
         self._lines: OnLines | None = None
         self._exit: OnExit | None = None
+        self._ask_host: AskHost = refuse_host
 
     @property
     def key(self) -> SpareKey:
@@ -104,7 +105,9 @@ class Spare:
 
     async def start(self, agents: AgentDirectory) -> None:
         """Start the process and its handshake. Raises AgentError."""
-        self._handle = await agents.spawn(self.agent, self.options, self.codec, self._on_lines, self._on_exit)
+        self._handle = await agents.spawn(
+            self.agent, self.options, self.codec, self._on_lines, self._on_exit, ask_host=lambda address: self._ask_host(address)
+        )
         self._carry_out(self.codec.start())
 
     def prepare(self) -> None:
@@ -112,10 +115,10 @@ class Spare:
         self._is_prepared = True
         self._carry_out(self.codec.prepare())
 
-    def take(self, on_lines: OnLines, on_exit: OnExit) -> tuple[AgentHandle, Sequence[Output]]:
+    def take(self, on_lines: OnLines, on_exit: OnExit, ask_host: AskHost) -> tuple[AgentHandle, Sequence[Output]]:
         """Give the process to a session: its handle, and the facts so far. Lines and exit go to the session from now on."""
         assert self._handle is not None
-        self._lines, self._exit = on_lines, on_exit
+        self._lines, self._exit, self._ask_host = on_lines, on_exit, ask_host
         facts, self._facts = self._facts, []
         return self._handle, facts
 

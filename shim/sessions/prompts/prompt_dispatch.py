@@ -38,7 +38,7 @@ from universal.events import ErrorData, EventType, ItemData, ItemDeltaData
 from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart, TextPart
 from universal.lib.jsonvalue import JsonObject
 from universal.permissions import MODES
-from universal.sandbox import Bounds, SandboxState
+from universal.sandbox import Bounds
 from universal.session.user_prompt import Delivery
 from universal.setup import setup_notice
 from universal.tools.accesses import Place
@@ -387,7 +387,7 @@ class PromptDispatcher:
         self._wake_plugins(agent)
         demand = self._demand(pending)
         held, unheld_why = await bounds_here(demand, self._deps.agents.environment())
-        self._process.sandbox = SandboxState(held, demand, may_be_held(agent.spec, demand))
+        self._process.sandbox.hold(held, demand, may_change=may_be_held(agent.spec, demand))
         rules = (*self._rules.policy(self._state, chosen[0]).for_agent(), *setup.guard_rules)
         options = replace(options, rules=rules, project_settings=self.has_project_settings, setup=setup, bounds=held)
         if not options.resume:

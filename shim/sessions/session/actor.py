@@ -431,6 +431,7 @@ class SessionActor:
     def _on_turn_ended(self, reason: str) -> None:
         self._touch()
         self.process.note_limits()
+        self.process.sandbox.end_turn()
         self.dispatcher.forget()
         self.offers.end()
         self.limit.end()

@@ -18,6 +18,7 @@ from shim.processes.handle import AgentHandle, OnExit, OnLines
 from shim.sessions.permissions.unattended_policy import Timer
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.edited_files import EditedFiles
+from shim.sessions.session.session_sandbox import SandboxSession, SessionSandbox
 from shim.sessions.session.tape import Tape, on_holder
 from universal.codec import (
     Catalogue,
@@ -25,15 +26,16 @@ from universal.codec import (
     Command,
     Exit,
     Fact,
+    Interrupt,
     LaunchOptions,
     Output,
+    PermissionReply,
     Prompt,
     SetTimer,
 )
 from universal.events import EventType, PermissionData
 from universal.host import HostAnswer, HostCall, HostDone, StopCommand
 from universal.lib.jsonvalue import obj, text
-from universal.sandbox import SandboxState
 from universal.setup import DirectorySetup, SetupUse
 from universal.tools.cards import view_call
 
@@ -45,7 +47,7 @@ CLOSE_S = 3.0
 """Seconds for agents to end by themselves when the server stops; the whole stop must stay under 5 s."""
 
 
-class AgentListener(Protocol):
+class AgentListener(SandboxSession, Protocol):
     """The session that hears what its agent does."""
 
     def on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
@@ -54,10 +56,6 @@ class AgentListener(Protocol):
 
     def on_pieces(self, facts: Sequence[Fact]) -> None:
         """Pieces of text of the session itself, that its agent has written one after the other in one read of its output."""
-        ...
-
-    def on_outputs(self, outputs: Sequence[Output]) -> None:
-        """What the codec made of anything else."""
         ...
 
     def on_exit(self, codec: Codec, exit_: Exit) -> None:
@@ -104,8 +102,7 @@ class SessionAgent:
         """The last prompt's agent by its name, and the mode in which the process runs it."""
         self.reads_project = False
         """Whether the process was started with the project's settings."""
-        self.sandbox = SandboxState()
-        """What its sandbox holds."""
+        self.sandbox = SessionSandbox(listener, deps.ids)
         self.is_untried = False
         """Whether the process waited for a session (`shim.agents.spares.spare_agents`) and has said nothing since."""
         self._greeting: Callable[[], Sequence[Output]] = tuple
@@ -148,7 +145,7 @@ class SessionAgent:
         on_lines, on_exit = partial(self._listener.on_lines, generation), partial(self._exit, generation)
         if spare is not None:
             self.codec, self.agent, self.is_untried = spare.codec, agent.spec.name, True
-            self._handle, first_outputs = spare.take(on_lines, on_exit)
+            self._handle, first_outputs = spare.take(on_lines, on_exit, self.sandbox.ask)
             self._greeting = lambda: first_outputs
         elif not await self._spawn(agent, options, on_lines, on_exit):
             return False
@@ -172,7 +169,7 @@ class SessionAgent:
         self._greeting = codec.start
         try:
             spawn = self._deps.agents.spawn if tape is None else partial(self._deps.agents.spawn, hold=tape.hold)
-            handle = await spawn(agent, options, codec, on_lines, on_exit)
+            handle = await spawn(agent, options, codec, on_lines, on_exit, ask_host=self.sandbox.ask)
         except BaseException:  # a cancelled start leaves no codec without a process
             self.codec = None
             raise
@@ -248,6 +245,10 @@ class SessionAgent:
 
     def send(self, command: Command) -> None:
         """Give the agent a command, if there is one."""
+        if isinstance(command, PermissionReply) and self.sandbox.reply(command):
+            return
+        if isinstance(command, Interrupt):
+            self.sandbox.end_turn()
         if self.codec is not None:
             self._listener.on_outputs(self.codec.send(command))
 

@@ -18,7 +18,7 @@ from universal.codec import Fact, FilesChanged, Output, WriteLine
 from universal.events import EventType, ItemData
 from universal.items import FileRefPart, Item, ItemKind, ItemStatus
 from universal.lib.diffs import unified_diff
-from universal.sandbox import Bounds, SandboxState
+from universal.sandbox import Bounds
 
 LINES: dict[bytes, list[Output]] = {
     b"changed": [FilesChanged("key", ("/p/a",))],
@@ -106,7 +106,7 @@ async def test_nothing_is_formatted_in_a_sandbox() -> None:
     await ask(w, session)
     actor = await w.manager.actor(session)
     assert await actor.process.format_file("a") == FormattedFile("", "more\n")
-    actor.process.sandbox = SandboxState(Bounds("project"))
+    actor.process.sandbox.hold(Bounds("project"), None, may_change=True)
     assert await actor.process.format_file("a") is None
 
 

@@ -36,6 +36,7 @@ from shim.cli.flags import (
     Labels,
     LogFormat,
     LogLevel,
+    Mcp,
     Mdns,
     MdnsDomain,
     MoveAside,
@@ -125,6 +126,7 @@ def serve(
     cluster_prefix: ClusterPrefix = None,
     cluster_name: ClusterName = None,
     no_agents: NoAgents = None,
+    mcp: Mcp = None,
     labels: Labels = None,
     drain_seconds: DrainSeconds = None,
     env_file: EnvFile = None,
@@ -647,6 +649,15 @@ def import_(
 
     document = transfer.read(file)
     _with_server(settings, url, lambda server_url: transfer.import_(settings, server_url, document))
+
+
+@cli.command()
+def mcp(*, url: Server = None, directory: Directory = None, data_dir: DataDir = None) -> None:
+    """Serve sessions as tools of MCP on stdin and stdout. For a program that starts its MCP servers itself."""
+    settings = Settings.load({"directory": directory, "data_dir": data_dir, "mcp": True})
+    from shim.cli import mcp as job
+
+    _with_server(settings, url, lambda server_url: job.serve(settings, server_url))
 
 
 @cli.command()

@@ -53,6 +53,7 @@ ClusterPrefix: TypeAlias = Annotated[str | None, flag("cluster_prefix", "NAME")]
 ClusterName: TypeAlias = Annotated[str | None, flag("cluster_name", "NAME")]
 DrainSeconds: TypeAlias = Annotated[Any, flag("drain_seconds", "SECONDS", number)]
 Labels: TypeAlias = Annotated[list[str] | None, flag("labels", "KEY=VALUE")]
+Mcp: TypeAlias = Annotated[bool | None, flag("mcp", "")]
 NoAgents: TypeAlias = Annotated[bool | None, flag("no_agents", "")]
 EnvFile: TypeAlias = Annotated[
     list[Path] | None,

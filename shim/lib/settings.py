@@ -517,6 +517,12 @@ class Settings(BaseModel):
         "and the kernel holds what rules deny; `strict`, also no host but the model's, or no start. A project only tightens.",
     )
 
+    mcp: bool = Field(
+        default=False,
+        description="Whether `/mcp` serves sessions as tools of the Model Context Protocol, to a person's own MCP clients and to "
+        "agents that hand work to others (docs/delegation.md). No agents wait for sessions then.",
+    )
+
     otel: bool = Field(
         default=False,
         description="Send traces of requests, turns and tool calls with OpenTelemetry (the extra `otel`), to the place that its "

@@ -429,8 +429,8 @@ def _agent_limit(settings: Settings) -> int | None:
 
 
 def _spare_limit(settings: Settings) -> int:
-    """How many spare agents there may be: none with traces, since an agent gets the id of its session's trace when it starts."""
-    return 0 if settings.otel or settings.no_agents or settings.outlive else settings.spare_agents
+    """How many spare agents there may be: none where a start needs to know its session, for its trace or its token."""
+    return 0 if settings.otel or settings.no_agents or settings.outlive or settings.mcp else settings.spare_agents
 
 
 def _end_streams(services: Services) -> None:

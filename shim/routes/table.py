@@ -9,6 +9,7 @@ from types import ModuleType
 
 from aiohttp import web
 
+from shim.faces.mcp import protocol as mcp
 from shim.faces.opencode1._generated.operations import OPERATIONS
 from shim.faces.opencode1.unsupported_operations import TABLE
 from shim.faces.opencode2 import negotiation
@@ -49,6 +50,7 @@ def _new_table(faces: Faces, modules: tuple[ModuleType, ...]) -> web.Application
     used_routes = {_route_of(operation.operation) for operation in opencode2}
     # 1.18 has a preview of some operations of OpenCode 2 at the same paths: OpenCode 2's handler serves both.
     opencode1 = [operation for operation in bound if operation.wire == 1 and _route_of(operation.operation) not in used_routes]
+    mcp.register(app)
     register(app, opencode1)
     aliases = negotiation.register(app, opencode2)
     used_routes |= {_route_of(operation.operation) for operation in opencode1}

@@ -35,6 +35,7 @@ async def test_no_route_answers_without_the_password(client_with_password: ApiCl
         assert answer.status == wanted, (method, path)
         if wanted == 401:
             assert answer.headers["WWW-Authenticate"] == CHALLENGE
+    assert await status(client_with_password, method, "/mcp", Accept="text/event-stream") == 401
 
 
 async def test_every_route_answers_with_it(client_with_password: ApiClient) -> None:

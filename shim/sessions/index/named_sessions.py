@@ -117,10 +117,14 @@ class NamedSessions:
 
     # --- creating --------------------------------------------------------------------------------------------
 
-    async def create(self, name: str, request: NewSession, directory: str, project: ProjectLike) -> str:
-        """Create a session with this name and return its id in the core. Raises RequestError for a bad or used name or value."""
-        await self._look_elsewhere(name)
-        await self._need_free(name)
+    async def create(self, name: str | None, request: NewSession, directory: str, project: ProjectLike) -> str:
+        """Create a session with this name, or (None) with its id alone. Returns the id in the core.
+
+        Raises RequestError for a bad or used name or value.
+        """
+        if name is not None:
+            await self._look_elsewhere(name)
+            await self._need_free(name)
         unattended = unattended_policy_of(request.unattended, UNATTENDED_KEY)
         metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else {}
         if request.labels is not None:
@@ -129,7 +133,8 @@ class NamedSessions:
         model = self._model(agent, request)
         mode, rules = self._mode(agent, request)
         await require(directory, self.manager.deps.roots)
-        await self._need_free(name)  # agents may have been discovered meanwhile
+        if name is not None:
+            await self._need_free(name)  # agents may have been discovered meanwhile
         record = self.manager.create(
             directory,
             project,
@@ -140,9 +145,10 @@ class NamedSessions:
             model=model,
             metadata=metadata or None,
         )
-        permission_mode = request.permission_mode or "default"
-        self._learn(name, record.id, permission_mode)
-        self._store.set_value(NAMESPACE, name, {"session": record.id, "permission_mode": permission_mode})
+        if name is not None:
+            permission_mode = request.permission_mode or "default"
+            self._learn(name, record.id, permission_mode)
+            self._store.set_value(NAMESPACE, name, {"session": record.id, "permission_mode": permission_mode})
         await self._store.flush(record.id)
         await self._store.flush()  # the name
         return str(record.id)

@@ -15,7 +15,7 @@ from tools.generated_files import ROOT, settle
 
 if TYPE_CHECKING:
     from tests.coverage.cells import Cell, Column
-    from universal.codec import AgentSpec
+    from universal.agent_spec import AgentSpec
 
 README = ROOT / "README.md"
 DOC = ROOT / "docs" / "coverage.md"
@@ -100,9 +100,9 @@ def agent_rows(specs: Iterable[AgentSpec]) -> str:
     """The README's table. A row for each agent: whether versions of it were tested, and how far permission rules hold."""
     lines = ["| agent | provider | tested | permission rules hold for |", "|---|---|---|---|"]
     for spec in specs:
-        tested = f"✓ {', '.join(spec.tested)}" if spec.tested else "–" if spec.binaries else "✓ built in"
-        gaps = spec.enforcement.missing or spec.enforcement.partial or spec.enforcement.no_asks
-        extent = "what it asks about" if "*" in spec.enforcement.missing else "most calls" if gaps else "all calls"
+        tested = f"✓ {', '.join(spec.program.tested)}" if spec.program.tested else "–" if spec.program.binaries else "✓ built in"
+        gaps = spec.rules.enforcement.missing or spec.rules.enforcement.partial or spec.rules.enforcement.no_asks
+        extent = "what it asks about" if "*" in spec.rules.enforcement.missing else "most calls" if gaps else "all calls"
         lines.append(f"| {spec.title} | `{spec.name}` | {tested} | {extent} |")
     return "\n".join(lines)
 

@@ -83,12 +83,12 @@ def _agents() -> Iterator[Package]:
     from universal.registry import agents
 
     for name, spec in agents().items():
-        package = TARGETS[name].package if name in TARGETS else next(iter(spec.npm), None)
+        package = TARGETS[name].package if name in TARGETS else next(iter(spec.program.npm), None)
         if package is None:
             continue
-        tested = max(spec.tested, key=numbers, default="")
+        tested = max(spec.program.tested, key=numbers, default="")
         registry: Registry = "pypi" if name in TARGETS and TARGETS[name].python else "npm"
-        yield Package("agent", name, registry, package, tested, spec.unrecorded)
+        yield Package("agent", name, registry, package, tested, spec.program.unrecorded)
         if name in PLATFORM:
             yield Package("platform", name, "npm", PLATFORM[name], tested)
 

@@ -1,6 +1,6 @@
 """Writes into docs/permissions.md who enforces permission rules with which agent. `--check` compares.
 
-Source: `AgentSpec.enforcement` of each row of the registry. `tests/e2e/test_permission_matrix.py` shows that a tick is true.
+Source: `AgentRules.enforcement` of each row of the registry. `tests/e2e/test_permission_matrix.py` shows that a tick is true.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def _table() -> str:
     lines = ["| | " + " | ".join(f"`{key}`" for key in PERMISSION_KEYS) + " |", "|---|" + ":-:|" * len(PERMISSION_KEYS)]
     for spec in agents().values():
         cells = [
-            "–" if key in spec.enforcement.absent
-            else "✓" if not spec.enforcement.gap(key)
-            else "✗ K" if key in spec.sandbox.shown
+            "–" if key in spec.rules.enforcement.absent
+            else "✓" if not spec.rules.enforcement.gap(key)
+            else "✗ K" if key in spec.rules.sandbox.shown
             else "✗"
             for key in PERMISSION_KEYS
         ]  # fmt: skip
@@ -42,10 +42,10 @@ def _details() -> str:
 
     lines = ["| agent | rules are enforced by | what is not held, and why |", "|---|---|---|"]
     for spec in agents().values():
-        gaps = [(("every key" if key == "*" else f"`{key}`"), why) for key, why in spec.enforcement.missing.items()]
-        gaps += [("rules that deny a part of a key", spec.enforcement.partial), ("`ask`", spec.enforcement.no_asks)]
+        gaps = [(("every key" if key == "*" else f"`{key}`"), why) for key, why in spec.rules.enforcement.missing.items()]
+        gaps += [("rules that deny a part of a key", spec.rules.enforcement.partial), ("`ask`", spec.rules.enforcement.no_asks)]
         reasons = "<br>".join(f"{subject}: {why}" for subject, why in gaps if why) or "nothing"
-        lines.append(f"| {spec.title} | {spec.enforcement.by} | {reasons} |")
+        lines.append(f"| {spec.title} | {spec.rules.enforcement.by} | {reasons} |")
     return "\n".join(lines)
 
 

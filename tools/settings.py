@@ -66,7 +66,9 @@ def render() -> str:
         )
         flag = f"`--{name.replace('_', '-')}`" if name in flags else ""
         rows.append(f"| `{name}` | {flag} | `{env_name(name)}` | {default} | {' '.join((field.description or '').split())} |")
-    binaries = ", ".join(f"`{spec.env_override}`" for spec in agents().values() if spec.env_override and spec.binaries)
+    binaries = ", ".join(
+        f"`{spec.program.env_override}`" for spec in agents().values() if spec.program.env_override and spec.program.binaries
+    )
     of_a_project = ", ".join(f"`{name}`" for name in Settings.model_fields if name in OF_A_PROJECT)
     live = ", ".join(f"`{name}`" for name in Settings.model_fields if name in LIVE)
     return TEXT.format(rows="\n".join(rows), binaries=binaries, of_a_project=of_a_project, live=live)

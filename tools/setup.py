@@ -128,11 +128,11 @@ counts only after you have trusted it, where it would run a program or allow a c
 def render() -> str:
     """Text of docs/setup.md."""
     specs = [spec for spec in agents().values() if spec.name != "mock"]
-    own = [spec.title for spec in specs if spec.setup.reads_own]
-    takers = [spec.title for spec in specs if "mcp" in spec.setup.takes]
-    others = [spec.title for spec in specs if "mcp" not in spec.setup.takes and not spec.setup.reads_own]
-    system = [spec.title for spec in specs if spec.setup.text != "never"]
-    claude = [spec.title for spec in specs if "subagents" in spec.setup.takes]
+    own = [spec.title for spec in specs if spec.abilities.setup.reads_own]
+    takers = [spec.title for spec in specs if "mcp" in spec.abilities.setup.takes]
+    others = [spec.title for spec in specs if "mcp" not in spec.abilities.setup.takes and not spec.abilities.setup.reads_own]
+    system = [spec.title for spec in specs if spec.abilities.setup.text != "never"]
+    claude = [spec.title for spec in specs if "subagents" in spec.abilities.setup.takes]
     words = {
         "subagents": ", ".join((*claude, *own)),
         "text_of": f"as system text with {', '.join(system)}, with a prompt otherwise",

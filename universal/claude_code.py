@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from universal.codec import AgentFolder, HeldCalls, SpareUse
+from universal.agent_spec import AgentFolder, HeldCalls, SpareUse
 from universal.items import Json
 from universal.lib.jsonline import get_text
 from universal.permissions import Rule
@@ -37,7 +37,7 @@ OWN_RULES = (
     *(Rule("external_directory", folder, "allow") for folder in OWN_FOLDERS),
     Rule("edit", OWN_FOLDERS[0], "allow"),  # the plan itself is a file, and plan mode edits no other
 )
-"""`AgentSpec.default_rules` of an agent that is Claude Code."""
+"""`AgentRules.defaults` of an agent that is Claude Code."""
 
 SANDBOX = SandboxUse(
     folders=("$CLAUDE_CONFIG_DIR or ~/.claude",),
@@ -70,7 +70,7 @@ COMMANDS = CommandSources(
         (_skills("skills"), CommandFolder("commands", "commands")),
     ),
 )
-"""`AgentSpec.command_sources` of an agent that is Claude Code. Source: the list of 2.1.330 in a project with one of each."""
+"""`AgentAbilities.command_sources` of an agent that is Claude Code. Source: the list of 2.1.330 in a project with one of each."""
 
 INTERNAL_COMMANDS = frozenset(
     {
@@ -81,7 +81,7 @@ INTERNAL_COMMANDS = frozenset(
         *("todos", "update-config", "workflow-authoring"),
     }
 )
-"""`AgentSpec.internal_commands`."""
+"""`AgentAbilities.internal_commands`."""
 _REMOTE = "It is only for sessions that Anthropic's servers start."
 WITHHELD_COMMANDS: Mapping[str, str] = {
     "agents": "Claude Code has removed it. Ask Claude to change its subagents, or edit .claude/agents/.",
@@ -89,7 +89,7 @@ WITHHELD_COMMANDS: Mapping[str, str] = {
     "__remote-workflow": _REMOTE,
     "workflow-launch-exec": _REMOTE,
 }
-"""`AgentSpec.withheld_commands`."""
+"""`AgentAbilities.withheld_commands`."""
 
 # --- its start ------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ SPARE = SpareUse(
     values={"~/.claude.json": _MCP_KEYS, f"${OWN_FOLDER.variable}/.claude.json": _MCP_KEYS},  # Claude writes it at each start
     takes_git=True,  # the status goes into the first request to the model (2.1.330)
 )
-"""`AgentSpec.spare` of an agent that is Claude Code."""
+"""`AgentProgram.spare` of an agent that is Claude Code."""
 
 HELD_CALLS = HeldCalls(
     files=(".claude/settings.json", ".claude/settings.local.json"),
@@ -127,7 +127,7 @@ HELD_CALLS = HeldCalls(
     ),
     words=('"hooks"', '"enabledPlugins"', '"installPath"', '"agent"'),  # hooks of its own, of plugins, of an agent's file
 )
-"""`AgentSpec.held_calls` of Claude Code: `PreToolUse` waits for the server. `UserPromptSubmit` runs a person's own hooks."""
+"""`AgentRules.held_calls` of Claude Code: `PreToolUse` waits for the server. `UserPromptSubmit` runs a person's own hooks."""
 
 # --- its calls ------------------------------------------------------------------------------------------
 

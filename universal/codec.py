@@ -11,20 +11,18 @@ A codec never decides that a turn has ended. It signals what the agent reported,
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.lib.jsonvalue import JsonObject
-from universal.permissions import OWN_QUESTIONS, Decision, Enforcement, Rule
-from universal.sandbox import NO_NEEDS, Bounds, SandboxUse
-from universal.setup import NO_SETUP, TAKES_NOTHING, DirectorySetup, SetupUse
-from universal.slash_commands import NO_COMMANDS, CommandSources, SlashCommand
-from universal.tools.row import Row
+from universal.permissions import Decision, Rule
+from universal.setup import NO_SETUP, DirectorySetup
+from universal.slash_commands import SlashCommand
 from universal.turn import Input
 
 IdFactory: TypeAlias = Callable[[Literal["item", "permission", "question"]], str]
@@ -184,7 +182,7 @@ class Prompt:
     names: bool = False
     """The session is called by this prompt's first words: the agent is to make a better title, if it can (status `title`)."""
     schema: JsonObject | None = None
-    """The JSON schema of the answer, for agents that take one (`AgentSpec.structured`)."""
+    """The JSON schema of the answer, for agents that take one (`AgentAbilities.structured`)."""
 
 
 COMPACT = "/compact"
@@ -265,97 +263,6 @@ class Catalogue:
     """Version of an agent that reports it here, because its program has no `--version`."""
     logged_in: bool | None = None
     """Whether the agent is logged in, or None if it does not report that here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What the agent's protocol can do, for `/v1/agents`, the matrix of docs/coverage.md and `opencode-shim agents`."""
-
-    deltas: bool = False
-    reasoning: bool = False
-    permissions: bool = False
-    questions: bool = False
-    images: bool = False
-    files: bool = False
-    interrupt: bool = False
-    resume: bool = False
-    subagents: bool = False
-    todos: bool = False
-    usage: bool = False
-    commands: bool = False
-    compact: bool = False
-    mcp: bool = False
-
-
-EVERYTHING = Capabilities(*(True for _ in fields(Capabilities)))
-"""A base for specs that list only what an agent lacks."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchOptions:
-    """The parameters of a launch. `native_session_id` with `resume` continues a conversation."""
-
-    binary: str
-    directory: str
-    native_session_id: str | None = None
-    resume: bool = False
-    resume_at: str | None = None
-    """The `anchor` of an answered prompt (`AgentSpec.rewinds`), to continue after that answer in a new conversation."""
-    model: str | None = None
-    variant: str | None = None
-    mode: str | None = None
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
-    variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The variables in `environment` that belong to the session."""
-    is_root: bool = False
-    rules: tuple[Rule, ...] = ()
-    """The same rules as in `Prompt`."""
-    project_settings: bool = True
-    """False leaves out the project's settings that run programs or allow calls (see `ProjectSettingsUse`)."""
-    version: str | None = None  # of the program, if it is known
-    setup: DirectorySetup = NO_SETUP
-    """The person's set-up; see `universal.setup`."""
-    bounds: Bounds | None = None
-    """What its sandbox holds, in which it reads files and runs commands itself and not by this server. None: it has none."""
-    schema: JsonObject | None = None
-    """The same as in `Prompt`."""
-
-
-@dataclass(frozen=True, slots=True)
-class SettingsFile:
-    """Settings for one process: a private file, derived from the person's own and removed when the process has ended.
-
-    option   the argument before the file's path; both are appended to argv
-    sources  absolute paths of the person's files; the first that exists is read (JSON with comments), none counts as empty
-    change   a function from the person's settings to those of the process
-    """
-
-    option: str
-    sources: tuple[str, ...]
-    change: Callable[[Mapping[str, Json]], Mapping[str, Json]]
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchSpec:
-    """How to start the process: argv (absolute binary first), changes of the environment (None removes), cwd."""
-
-    argv: tuple[str, ...]
-    cwd: str
-    env: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
-    settings: SettingsFile | None = None
-    descriptors: tuple[int, ...] = ()
-    """Open files that the process inherits."""
-    events: str = "/event"
-    """Path of the event stream, for an agent that is an HTTP server."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exit:
-    """How the process ended: `code` or `signal` (number); `stderr` is the end of what it wrote there."""
-
-    code: int | None
-    signal: int | None = None
-    stderr: str = ""
 
 
 class Codec(Protocol):
@@ -445,8 +352,8 @@ class Codec(Protocol):
         """Give a running agent what has changed of its set-up. None if it takes that with the next prompt alone."""
         return None
 
-    # A process may be started before there is a session for it (`AgentSpec.spare`), in the session's directory and environment,
-    # with the agent's default model, effort and mode.
+    # A process may be started before there is a session for it (`AgentProgram.spare`), in the session's directory and
+    # environment, with the agent's default model, effort and mode.
 
     def prepare(self) -> list[Output]:
         """Make the agent load what its first prompt needs, once. It asks no model, and begins nothing that stays."""
@@ -455,246 +362,3 @@ class Codec(Protocol):
     def adopt(self, options: LaunchOptions) -> bool:
         """Take over the options of a new session. False if the process cannot serve it, and then nothing has changed."""
         return False
-
-
-NO_SPARE = "Nobody has looked at what it does when it starts."
-"""Why an agent is started for a prompt only, unless its spec says more."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpareUse:
-    """How a process of the agent waits for a session that does not exist yet; see docs/adr/0030-spare-agents.md.
-
-    starts     what runs before anybody has asked, in one sentence for the docs
-    files      names that it reads when it starts, in each folder from the root of the repository down; folders with all in them
-    own_files  the same of the person: `~/...`, `$VARIABLE/...` or absolute
-    values     JSON file of the person that agents write all the time -> keys that count
-    takes_git  True if it notes the state of the repository when it starts
-    """
-
-    starts: str
-    files: tuple[str, ...]
-    own_files: tuple[str, ...] = ()
-    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    takes_git: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class HeldCalls:
-    """An agent none of whose calls runs, in any mode, before the server has answered its question.
-
-    Files change only after the server has read what such an agent says, unless a person's own program runs at a prompt. Its
-    settings name that program.
-
-    files      settings that may name one, in each folder from the root of the repository down
-    own_files  the same of the person: `~/...`, `$VARIABLE/...` or absolute
-    words      a file with one of these words may name one
-    """
-
-    files: tuple[str, ...]
-    own_files: tuple[str, ...]
-    words: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectSettingsUse:
-    """How an agent uses a project's settings that run programs or allow calls; see docs/trust.md.
-
-    reads       families of files that it reads (`shim.host.trust.project_settings.FILES`)
-    leaves_out  True if it can start without them (`LaunchOptions.project_settings`)
-    always      keys of entries that it reads even then
-    rule_files  files that hold its rules, of projects and of the person, as patterns of `edit`: an agent that changes one changes
-                its own bounds, so that a person is asked
-    """
-
-    reads: tuple[str, ...] = ()
-    leaves_out: bool = False
-    always: tuple[str, ...] = ()
-    rule_files: tuple[str, ...] = ()
-
-
-ALL_FAMILIES = ("claude", "opencode", "codex", "pi", "gemini", "qwen", "copilot", "amp")
-"""All families, for an unknown program, which may read any of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoginCheck:
-    """A run of the agent's program with `args`, and `lines` on its stdin, that shows whether it is logged in.
-
-    The first output that matches one of the regular expressions `yes` and `no` is the answer.
-    """
-
-    args: tuple[str, ...]
-    yes: str
-    no: str
-    lines: tuple[bytes, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LoginSigns:
-    """Signs that an agent has a login, of which one is enough. They are looked at without starting it.
-
-    variables  of the environment
-    files      `~/...` in the person's home, or `$VARIABLE/...`; only whether they exist counts
-    """
-
-    variables: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AgentFolder:
-    """An agent's own folder in the person's home, and the environment variable that moves it."""
-
-    path: str
-    variable: str
-
-
-class Conversation(NamedTuple):
-    """A stored conversation. `created`: RFC3339; `title`: its name, or its first prompt's beginning; `updated_ms`: last write."""
-
-    id: str
-    directory: str
-    title: str
-    created: str
-    updated_ms: int = 0
-
-
-class ConversationPrompt(NamedTuple):
-    """A prompt of such a conversation."""
-
-    text: str
-
-
-ConversationEvent: TypeAlias = tuple[str, ConversationPrompt | Fact]
-"""(time as RFC3339, what was said)."""
-
-
-class ConversationReader(Protocol):
-    """Reads a conversation from lines of a file's beginning and end, or a row of the program's list; what was said from all."""
-
-    def read(self, rows: Sequence[JsonObject], /) -> Conversation | None: ...
-    def events(self, rows: Sequence[JsonObject], ids: IdFactory, /) -> Iterator[ConversationEvent]: ...
-
-
-class ConversationStore(NamedTuple):
-    """Where an agent's own program stores conversations, and how they are read.
-
-    reader   returns the module that reads them, when needed; `command` continues one in the agent's own program, with {id}
-    files    glob with {id} below the agent's own folder (`AgentSpec.own_folder`): files of JSON lines
-    args     without files: arguments of the program that tells them by JSON-RPC
-    ask      (directory, id; "" for the list) -> lines for it; the answer to the last has id 1
-    """
-
-    reader: Callable[[], ConversationReader]
-    command: str
-    files: str = ""
-    args: tuple[str, ...] = ()
-    ask: Callable[[str, str], tuple[bytes, ...]] = lambda _directory, _id: ()
-
-
-@dataclass(frozen=True, slots=True)
-class AgentSpec:
-    """The facts about one agent: how to find, start, check and offer it."""
-
-    name: str
-    title: str
-    make: Callable[[IdFactory], Codec]
-    binaries: tuple[str, ...]
-    """Program names to look for on PATH, in order. Empty for an agent that runs inside of the server."""
-    env_override: str
-    """Environment variable that names the binary, e.g. SHIM_CLAUDE_BIN."""
-    version_args: tuple[str, ...]
-    capabilities: Capabilities
-    modes: tuple[Mode, ...]
-    default_catalogue: Catalogue
-    """The offer of an agent that cannot be asked. May be empty."""
-    install_hint: str
-    transport: Literal["stdio", "http"] = "stdio"
-    """How its lines travel: by stdin and stdout, or by HTTP requests and an event stream (`shim.processes.http_agent`)."""
-    tested: tuple[str, ...] = ()
-    """Tested versions, ascending. Empty if unknown."""
-    login: LoginCheck | Literal["session", "models"] | None = None
-    """How to find out whether it is logged in: a `LoginCheck`, a new session, or own models. None: only a prompt can tell."""
-    login_hint: str = ""
-    """One sentence that says how to log in."""
-    login_signs: LoginSigns | None = None
-    """How a login can be seen without starting it; None: an agent that tells its models counts as logged in."""
-    npm: tuple[str, ...] = ()
-    """Packages that npm installs for it; empty: npm does not have it."""
-    key_variables: tuple[str, ...] = ()
-    """Variables in which it looks for an API key; a client may give a key for it (`PUT /auth/{name}`)."""
-    lacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Feature (`tests/coverage/features.py`) that it or its protocol does not have -> one sentence why."""
-    unrecorded: str = ""
-    """Why `opencode-shim record` cannot record it, for one that it could be expected to."""
-    is_fallback: bool = False
-    """Stands behind all others, those of packages and of the settings too: that it is there does not mean it is wanted."""
-    tools: Mapping[str, Row] = field(default_factory=dict[str, Row])
-    """OpenCode's names of its tools. For agents from packages; those of this repository are in `universal.tools`."""
-    enforcement: Enforcement = OWN_QUESTIONS
-    """Who enforces permission rules; see docs/permissions.md."""
-    sandbox: SandboxUse = NO_NEEDS
-    """What it needs in a sandbox, and which rules it is held to there."""
-    held_calls: HeldCalls | None = None
-    """Whether its calls all wait for the server: it gets prompts beside the snapshot before them (docs/adr/0032), else after."""
-    default_rules: tuple[Rule, ...] = ()
-    """Rules added to `DEFAULT_RULES`: own folders outside of the project, plan files ... `~/` is the person's home."""
-    own_folder: AgentFolder | None = None
-    """The folder in `default_rules` that a variable can move."""
-    command_sources: CommandSources = NO_COMMANDS
-    """Where its commands are files, so that those of a project are offered before the first session there."""
-    internal_commands: frozenset[str] = frozenset()
-    """Slash commands about its own program. Clients do not list them unless all are asked for; they may be sent."""
-    withheld_commands: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Slash commands that are not offered -> why, and what to do instead, in one sentence or two."""
-    project_settings: ProjectSettingsUse = ProjectSettingsUse(ALL_FAMILIES)
-    """Which settings of a project the agent reads, and whether it can leave them out."""
-    setup: SetupUse = TAKES_NOTHING
-    """What it takes of a person's OpenCode configuration."""
-    spare: SpareUse | None = None
-    """How it waits for a session. None: it is started for a prompt only."""
-    no_spare: str = NO_SPARE
-    """Why it is started for a prompt only, in one sentence."""
-    no_steering: str = "It takes one prompt at a time."
-    """Why a prompt during a turn waits for its end, in one sentence. Empty: the agent takes it in at its next step."""
-    major: int | None = None
-    """The only major version that it takes of its program. None: every version."""
-    major_hint: str = ""
-    """What to do with a program of another major version, in one sentence."""
-    shared_binaries: tuple[str, ...] = ()
-    """Names, after `binaries`, of programs that another agent has too. One is taken only if it tells a version of `major`."""
-    conversations: ConversationStore | None = None
-    """How the conversations that its own program has stored are read. None: they are not."""
-    structured: Literal["", "any", "strict"] = ""
-    """Which schemas of an answer it takes; "strict": those in which each object names all its properties and requires them."""
-    rewinds: bool = False
-    """True if it can continue after an earlier answer (`LaunchOptions.resume_at`). Its DONE then has `anchor` in metadata."""
-
-    @property
-    def kernel_keys(self) -> tuple[str, ...]:
-        """The permission keys whose denies a sandbox holds with this agent, and its protocol does not, or not all of them."""
-        return tuple(key for key in self.sandbox.shown if self.enforcement.gap(key) or self.enforcement.partial)
-
-    def rules_in(self, environment: Mapping[str, str]) -> tuple[Rule, ...]:
-        """Return `default_rules` with the agent's own folder moved to where this environment puts it.
-
-        If that is no absolute path, or holds wildcards, the folder's rules are left out, so that a person is asked.
-        """
-        folder = self.own_folder
-        place = environment.get(folder.variable) if folder is not None else None
-        if folder is None or not place:
-            return self.default_rules
-        inside = folder.path + "/"
-        is_place = place.startswith("/") and not set("*?") & set(place)
-        moved = posixpath.normpath(place) if is_place else ""
-        return tuple(
-            replace(rule, pattern=f"{moved}/{rule.pattern.removeprefix(inside)}") if rule.pattern.startswith(inside) else rule
-            for rule in self.default_rules
-            if is_place or not rule.pattern.startswith(inside)
-        )
-
-
-def modes_of(spec: AgentSpec, catalogue: Catalogue) -> tuple[Mode, ...]:
-    """Return the modes that a person can choose: those that the agent reports, else those of its spec."""
-    return catalogue.modes or spec.modes

@@ -39,7 +39,7 @@ SKILLS = CommandSources(
         )
     )
 )
-"""`AgentSpec.command_sources`. Its command files are templates of the configuration; this server offers them with every agent."""
+"""`AgentAbilities.command_sources`. Its command files are templates of the configuration, which every agent offers."""
 
 _CONFIG = ("opencode.json", "opencode.jsonc", "config.json", "plugin", "plugins", "tool", "tools", "agent", "agents", "command")
 SANDBOX = SandboxUse(

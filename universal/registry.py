@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from universal.agent_spec import AgentSpec
 from universal.agents.acp.spec import ACP_AGENTS
 from universal.agents.amp.spec import AMP
 from universal.agents.claude.spec import CLAUDE
@@ -10,7 +11,6 @@ from universal.agents.mock.spec import MOCK
 from universal.agents.opencode.spec import OPENCODE
 from universal.agents.opencode2.spec import OPENCODE2
 from universal.agents.pi.spec import PI
-from universal.codec import AgentSpec
 
 
 def agents() -> dict[str, AgentSpec]:

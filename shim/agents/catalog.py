@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shim.agents.offered_commands import Offer
-from universal.codec import AgentSpec, Mode, Model, modes_of
+from universal.agent_spec import AgentSpec, modes_of
+from universal.codec import Mode, Model
 from universal.permissions import MODES
 from universal.sandbox import TIGHTER, Level, strictest
 from universal.setup import ConfigAgent
@@ -46,7 +47,7 @@ class OfferedMode:
     def words(self) -> str:
         """Its description, and which agents run in a sandbox in it, as far as no rule decides that."""
         of_mode: Level = self.own.sandbox if self.own is not None else "auto"
-        levels = {spec.title: strictest(spec.sandbox.level, of_mode) for spec in self.specs if spec.binaries}
+        levels = {spec.title: strictest(spec.rules.sandbox.level, of_mode) for spec in self.specs if spec.program.binaries}
         found = {level: [title for title, its in levels.items() if its == level] for level in TIGHTER}
         texts = [
             f"In a sandbox ({level}){'' if len(names) == len(levels) else ': ' + ', '.join(names)}."
@@ -84,7 +85,7 @@ def default_models(offers: Iterable[Offer]) -> dict[str, str]:
 
 def takes_images(offer: Offer, model: Model) -> bool:
     """Whether a prompt for this model may have images."""
-    return offer.spec.capabilities.images and model.images
+    return offer.spec.abilities.capabilities.images and model.images
 
 
 def modes(
@@ -116,8 +117,8 @@ def modes(
     listed = [
         OfferedMode(name, described[name], specs.get(name, ()), own=own.get(name)) for name in dict.fromkeys([*modes, *described])
     ]
-    more = [GENERAL] if any(spec.capabilities.subagents for spec in everyone) else []
-    takers = tuple(spec for spec in everyone if "subagents" in spec.setup.takes or spec.setup.reads_own)
+    more = [GENERAL] if any(spec.abilities.capabilities.subagents for spec in everyone) else []
+    takers = tuple(spec for spec in everyone if "subagents" in spec.abilities.setup.takes or spec.abilities.setup.reads_own)
     more += [OfferedMode(row.name, row.description, takers, True, row) for row in own.values() if row.mode == "subagent"]
     return [mode for mode in (*listed, *more) if mode.name not in leave_out]
 

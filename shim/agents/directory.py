@@ -54,7 +54,9 @@ from shim.processes.locate import ProgramLocation, VersionCache, find, locate, s
 from shim.processes.mock.agent import mock_program
 from shim.processes.recorder import RecordedHandle, Recorder
 from shim.store.base import Store
-from universal.codec import AgentSpec, Catalogue, Codec, Exit, LaunchOptions, LaunchSpec, Model, SettingsFile
+from universal.agent_spec import AgentSpec
+from universal.codec import Catalogue, Codec, Model
+from universal.launch import Exit, LaunchOptions, LaunchSpec, SettingsFile
 from universal.lib.jsonvalue import obj
 
 if TYPE_CHECKING:
@@ -210,7 +212,7 @@ class AgentDirectory:
         traceparent: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._specs = dict(specs)
-        settings = (spec.project_settings for spec in self._specs.values())
+        settings = (spec.rules.project_settings for spec in self._specs.values())
         self.rule_files = tuple(dict.fromkeys(name for use in settings for name in use.rule_files))
         """Files that hold the rules of any agent, as patterns of `edit`."""
         self.broken = tuple(broken)
@@ -255,14 +257,14 @@ class AgentDirectory:
         programs = await asyncio.to_thread(lambda: list(map(self._find, self._specs.values())))
         for spec, (located, stamp) in zip(self._specs.values(), programs, strict=True):
             self._stamps[spec.name] = stamp
-            self._agents[spec.name] = Agent(spec, located, spec.default_catalogue)
+            self._agents[spec.name] = Agent(spec, located, spec.abilities.catalogue)
             offer = offers.get(spec.name)
             if offer is not None and offer.path == located.path and offer.stamp == stamp:
                 self._agents[spec.name] = Agent(spec, replace(located, version=offer.version), offer.catalogue)
                 self._has_offer[spec.name].set()
             if located.why:
                 self._has_offer[spec.name].set()
-            if spec.transport == "stdio" and (not located.why or spec.shared_binaries):
+            if spec.program.transport == "stdio" and (not located.why or spec.program.shared_binaries):
                 self._ask(spec.name)
 
     async def close(self) -> None:
@@ -319,7 +321,7 @@ class AgentDirectory:
             return self._agents[self._default_name]
         built_in = None
         for agent in self._agents.values():
-            if agent.usable and agent.spec.binaries:
+            if agent.usable and agent.spec.program.binaries:
                 return agent
             if agent.usable and built_in is None:
                 built_in = agent
@@ -338,7 +340,7 @@ class AgentDirectory:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for name, spec in self._specs.items():
-                    if spec.transport == "stdio":
+                    if spec.program.transport == "stdio":
                         await self._has_offer[name].wait()
         return self.usable()
 
@@ -426,7 +428,7 @@ class AgentDirectory:
             if program is None:
                 raise AgentNotFound(f"{agent.spec.title} names no program to look for, and no built-in one has its name.")
             return InProcessAgent.spawn(program, launch, self._environ, on_lines=on_lines, on_exit=on_exit, name=name)
-        transport = HttpAgent if agent.spec.transport == "http" else AgentProcess
+        transport = HttpAgent if agent.spec.program.transport == "http" else AgentProcess
         folder: Path | None = None
         if launch.settings is not None:
             launch, folder = await asyncio.to_thread(write, launch, launch.settings)
@@ -453,13 +455,13 @@ class AgentDirectory:
         except BaseException as error:  # a cancelled start leaves no file of settings
             _clean_up(folder, egress)
             if isinstance(error, AgentNotFound):
-                raise AgentNotFound(f"{error} {agent.spec.install_hint}") from error
+                raise AgentNotFound(f"{error} {agent.spec.program.install_hint}") from error
             raise
 
     async def _still_there(self, spec: AgentSpec) -> ProgramLocation:
         """Return where the program is now. It notices one that was moved, removed or replaced since the start."""
         agent = self._agents[spec.name]
-        if not spec.binaries:
+        if not spec.program.binaries:
             return agent.located
         stamp = await asyncio.to_thread(stamp_of, agent.located.path) if agent.located.path else None
         if stamp is not None and stamp == self._stamps[spec.name]:
@@ -491,14 +493,14 @@ class AgentDirectory:
     def _stamp(self, spec: AgentSpec, located: ProgramLocation) -> str | None:
         """A value that changes with the program, and with the person's settings where it is not asked at each start. Blocks."""
         stamp = stamp_of(located.path) if located.path else None
-        if stamp is None or spec.transport == "stdio" or spec.spare is None:
+        if stamp is None or spec.program.transport == "stdio" or spec.program.spare is None:
             return stamp
-        files = (place(name, self._environ) for name in spec.spare.own_files)
+        files = (place(name, self._environ) for name in spec.program.spare.own_files)
         return " ".join((stamp, *(mark for file in files if file is not None and (mark := stamp_of(str(file))))))
 
     async def _look(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:
         """Return the program's location and stamp. Only an agent of one major version is asked for its version."""
-        if spec.major is None:
+        if spec.program.major is None:
             return await asyncio.to_thread(self._find, spec)
         located = await locate(spec, self._environ, versions=self._versions)
         return located, await asyncio.to_thread(self._stamp, spec, located)
@@ -523,7 +525,11 @@ class AgentDirectory:
     def _ask_late(self, name: str) -> None:
         """Discover an agent that was left out at the start, since a server of its own takes long and writes into the home."""
         spec = self._specs[name]
-        if spec.transport != "stdio" and name not in self._asking and (self._agents[name].usable or spec.shared_binaries):
+        if (
+            spec.program.transport != "stdio"
+            and name not in self._asking
+            and (self._agents[name].usable or spec.program.shared_binaries)
+        ):
             self._ask(name)
 
     async def _learn(self, name: str) -> None:
@@ -537,13 +543,13 @@ class AgentDirectory:
                 try:
                     await self._catalogue(spec, stamp)
                 except DiscoveryFailed as error:
-                    if error.code != SLOW or spec.transport == "stdio":
+                    if error.code != SLOW or spec.program.transport == "stdio":
                         raise
                     await self._catalogue(spec, stamp)  # it was asked while a client started, which takes the processor
         except AgentError as error:
             log.warning("agent.discovery_failed", agent=name, why=str(error))
             out = isinstance(error, DiscoveryFailed) and error.code in LOGGED_OUT
-            why = f"{str(error).rstrip('.')}. {spec.login_hint}" if out and spec.login_hint else str(error)
+            why = f"{str(error).rstrip('.')}. {spec.program.login_hint}" if out and spec.program.login_hint else str(error)
             slow = isinstance(error, DiscoveryFailed) and error.code == SLOW
             self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {why}", logged_out=out, slow=slow)
         except Exception as error:  # a codec of another package may raise anything

@@ -62,7 +62,7 @@ class DirectoryOffers:
 
     def at(self, agent: Agent, directory: str) -> Agent:
         """The agent as it is in this directory, as far as that is known."""
-        offer = self._offers.get((agent.spec.name, directory)) if agent.spec.setup.reads_own else None
+        offer = self._offers.get((agent.spec.name, directory)) if agent.spec.abilities.setup.reads_own else None
         return agent if offer is None or offer.catalogue is None else replace(agent, catalogue=offer.catalogue)
 
     async def ask(self, agent: Agent, directory: str) -> Agent:
@@ -72,9 +72,9 @@ class DirectoryOffers:
         """
         name, values = agent.spec.name, self._values(directory)
         offer = self._offers.get((name, directory))
-        if self._agents is None or not agent.spec.setup.reads_own or (offer is not None and offer.values == values):
+        if self._agents is None or not agent.spec.abilities.setup.reads_own or (offer is not None and offer.values == values):
             return self.at(agent, directory)
-        reads = agent.spec.project_settings.reads
+        reads = agent.spec.rules.project_settings.reads
         if self._trust is None or await asyncio.to_thread(self._trust.is_trusted, directory, reads):
             catalogue: Catalogue | None = None
             try:
@@ -94,7 +94,9 @@ class DirectoryOffers:
         config = self._config(directory)
         key = agent.spec.name, directory
         offer = self._offers.get(key)
-        has_own = agent.spec.setup.reads_own and config is not None and any(key in config.project_values for key in OWN_KEYS)
+        has_own = (
+            agent.spec.abilities.setup.reads_own and config is not None and any(key in config.project_values for key in OWN_KEYS)
+        )
         is_known = offer is not None and offer.values == self._values(directory)
         if has_own and not is_known and key not in self._wishes and len(self._wishes) < KEPT:
             task = asyncio.get_running_loop().create_task(self._wish(agent, directory), name=f"ask {agent.spec.name} there")

@@ -16,9 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from shim.lib.errors import AgentError
 from shim.processes.handle import AgentHandle, OnExit, OnLines
-from universal.codec import Catalogue, Codec, Exit, Fact, Model, Output, Signal, Stop, WriteLine
+from universal.codec import Catalogue, Codec, Fact, Model, Output, Signal, Stop, WriteLine
 from universal.events import ErrorData
 from universal.items import Json
+from universal.launch import Exit
 from universal.lib.jsonvalue import obj, text
 from universal.turn import Input
 

@@ -22,7 +22,7 @@ from shim.lib.clock import Clock
 from shim.lib.disk import private_folder
 from shim.lib.errors import AgentError
 from shim.processes.agent_pipes import AgentProcess
-from universal.codec import Exit, LaunchSpec
+from universal.launch import Exit, LaunchSpec
 
 INSTALL_TIMEOUT_S = 600.0
 """Timeout in seconds of one installation. Agents have up to 400 MB."""
@@ -75,9 +75,9 @@ class Installer:
         running = self._running.get(agent)
         if running is None:
             registered = self._agents.get(agent)
-            packages = registered.spec.npm if registered is not None else ()
+            packages = registered.spec.program.npm if registered is not None else ()
             if not packages:
-                hint = registered.spec.install_hint if registered is not None else ""
+                hint = registered.spec.program.install_hint if registered is not None else ""
                 raise InstallFailed(f"{agent} is not installed with npm, so it cannot be done from here. {hint}".rstrip())
             self._installations[agent] = Installation("running", packages, self._clock.now_ms())
             task = asyncio.create_task(self._run(agent, packages), name=f"install {agent}")
@@ -118,7 +118,7 @@ class Installer:
         npm = shutil.which("npm", path=environment.get("PATH", ""))
         if npm is None:
             registered = self._agents.get(agent)
-            hint = registered.spec.install_hint if registered is not None else ""
+            hint = registered.spec.program.install_hint if registered is not None else ""
             raise InstallFailed(
                 f"npm was not found on PATH. Install Node.js 22 or newer (nodejs.org), then try again. Or: {hint}"
             )

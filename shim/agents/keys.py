@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from shim.lib.errors import StoreError
-from universal.codec import AgentSpec
+from universal.agent_spec import AgentSpec
 from universal.lib.jsonvalue import obj, text
 
 MODEL_PROVIDERS: Mapping[str, tuple[str, ...]] = {
@@ -32,7 +32,7 @@ MODEL_PROVIDERS: Mapping[str, tuple[str, ...]] = {
 
 def key_variables(specs: Iterable[AgentSpec]) -> dict[str, tuple[str, ...]]:
     """Agent or model provider that takes a key -> the variables that hold it: these agents, and `MODEL_PROVIDERS`."""
-    return {spec.name: spec.key_variables for spec in specs if spec.key_variables} | dict(MODEL_PROVIDERS)
+    return {spec.name: spec.program.key_variables for spec in specs if spec.program.key_variables} | dict(MODEL_PROVIDERS)
 
 
 class KeyStore:
@@ -57,7 +57,7 @@ class KeyStore:
         """Variables for an agent's process: keys of model providers, then the agent's own key."""
         keys = self._stored_keys()
         shared = {name: key for provider, key in keys.items() for name in MODEL_PROVIDERS.get(provider, ())}
-        return shared | (dict.fromkeys(spec.key_variables, keys[spec.name]) if spec.name in keys else {})
+        return shared | (dict.fromkeys(spec.program.key_variables, keys[spec.name]) if spec.name in keys else {})
 
     def providers(self) -> list[str]:
         """Agents and model providers with a key. The keys are not returned."""

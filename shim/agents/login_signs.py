@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from universal.codec import AgentSpec
+from universal.agent_spec import AgentSpec
 
 
 def is_logged_in(spec: AgentSpec, environ: Mapping[str, str], *, tells: bool) -> bool:
     """Whether one of the agent's login signs exists. Without signs, the answer is `tells`: it lists its models. Blocking."""
-    signs = spec.login_signs
+    signs = spec.program.login_signs
     if signs is None:
         return tells
     files = (place(path, environ) for path in signs.files)

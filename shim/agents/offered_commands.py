@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shim.agents._generated.client_commands import CLIENT_COMMANDS
-from universal.codec import COMPACT, AgentSpec, Catalogue, SlashCommand
+from universal.agent_spec import AgentSpec
+from universal.codec import COMPACT, Catalogue
+from universal.slash_commands import SlashCommand
 
 BY_HAND: Mapping[str, str] = {
     "details": "OpenCode's TUI, by its documentation",
@@ -44,7 +46,7 @@ BREAKING: Mapping[str, str] = {
     "login": _LOGIN,
     "logout": _LOGIN,
 }
-"""Command that no agent is sent -> why, and what to do instead. `AgentSpec.withheld_commands` has those of one agent."""
+"""Command that no agent is sent -> why, and what to do instead. `AgentAbilities.withheld_commands` has those of one agent."""
 
 NUMBERED_ARGUMENT = re.compile(r"\$\d+")
 SEPARATOR = ":"
@@ -134,7 +136,7 @@ def commands(
         for command in offer.catalogue.commands:
             if withheld(offer.spec, command.name) or command.name in CLIENTS_DO_IT:
                 continue
-            if command.name in offer.spec.internal_commands and not (has_internal or command.is_file):
+            if command.name in offer.spec.abilities.internal_commands and not (has_internal or command.is_file):
                 continue
             prefixed = command.name in names
             name = f"{offer.spec.name}{SEPARATOR}{command.name}" if prefixed else command.name
@@ -144,7 +146,7 @@ def commands(
 
 def withheld(spec: AgentSpec, name: str) -> str:
     """Return why an agent's command is not sent, and what to do instead, or "" if it may be sent."""
-    return spec.withheld_commands.get(name) or BREAKING.get(name, "")
+    return spec.abilities.withheld_commands.get(name) or BREAKING.get(name, "")
 
 
 def native_command(offer: Offer, name: str) -> SlashCommand | None:
@@ -157,7 +159,7 @@ def native_command(offer: Offer, name: str) -> SlashCommand | None:
 def _offers_of(offers: Sequence[Offer], agent: str | None) -> list[Offer]:
     """Leave out built-in agents (the mock), unless one is the default or the configuration names it."""
     provider = (agent or "").partition("/")[0]
-    return [offer for at, offer in enumerate(offers) if at == 0 or offer.spec.binaries or offer.spec.name == provider]
+    return [offer for at, offer in enumerate(offers) if at == 0 or offer.spec.program.binaries or offer.spec.name == provider]
 
 
 def _owners(name: str, offers: Sequence[Offer]) -> str:

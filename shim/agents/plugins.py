@@ -17,20 +17,10 @@ from typing import Any
 import structlog
 
 from shim.lib.errors import AgentStartFailed
-from universal.codec import (
-    AgentSpec,
-    Codec,
-    Command,
-    Exit,
-    Fact,
-    IdFactory,
-    LaunchOptions,
-    LaunchSpec,
-    Output,
-    Signal,
-    Stop,
-)
+from universal.agent_spec import AgentSpec
+from universal.codec import Codec, Command, Fact, IdFactory, Output, Signal, Stop
 from universal.events import ErrorData, EventType
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.tools import add_tools
 from universal.turn import Input
 
@@ -90,8 +80,8 @@ def load(reserved: Collection[str], installed: Iterable[EntryPoint] | None = Non
         else:
             specs[spec.name] = replace(spec, make=partial(_guard, spec.make, package))
             packages[spec.name] = package
-            if spec.tools:
-                add_tools(spec.name, spec.tools)
+            if spec.abilities.tools:
+                add_tools(spec.name, spec.abilities.tools)
     return Plugins(specs, tuple(broken), packages)
 
 
@@ -102,10 +92,10 @@ class _Unusable(Exception):
 def _spec(value: object) -> AgentSpec:
     spec = value() if callable(value) and not isinstance(value, AgentSpec) else value
     if not isinstance(spec, AgentSpec):
-        raise _Unusable(f"it gives a {type(spec).__name__}, not a universal.codec.AgentSpec")
+        raise _Unusable(f"it gives a {type(spec).__name__}, not a universal.agent_spec.AgentSpec")
     if not NAME.fullmatch(spec.name):
         raise _Unusable(f'"{spec.name}" cannot be the name of an agent: use small letters, digits, - and _')
-    if not spec.modes:
+    if not spec.abilities.modes:
         raise _Unusable("it has no mode: its AgentSpec needs at least one, `build`")
     return spec
 

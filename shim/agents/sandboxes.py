@@ -19,7 +19,8 @@ from shim.lib.errors import AgentStartFailed, InvalidRequest
 from shim.processes import sandbox_start
 from shim.processes.egress import Egress, Reach
 from shim.processes.sandbox import SYSTEM, Enclosure, Tool, enclose, find_tool
-from universal.codec import AgentSpec, LaunchSpec
+from universal.agent_spec import AgentSpec
+from universal.launch import LaunchSpec
 from universal.lib.jsonvalue import obj
 from universal.permissions import Rule
 from universal.sandbox import TIGHTER, Bounds, Level, bounds_of, strictest, tighter_of
@@ -43,37 +44,39 @@ def bounds(spec: AgentSpec, rules: Sequence[Rule], wanted: Level = "auto", *, is
     In: the level that the session or the prompt wants; whether the project's settings are trusted. One that is an HTTP server
     keeps the network in `project`, since we reach it that way.
     """
-    if not spec.binaries:
+    if not spec.program.binaries:
         return None
-    level = strictest(spec.sandbox.level, wanted)
+    level = strictest(spec.rules.sandbox.level, wanted)
     if level == "auto" and ((not is_trusted and is_enclosed_untrusted(spec)) or needs_kernel(spec, rules)):
         level = "project"
     found = bounds_of(level, rules)
-    is_reached_by_network = spec.transport == "http" and found is not None and found.level == "project"
+    is_reached_by_network = spec.program.transport == "http" and found is not None and found.level == "project"
     return found._replace(web=None) if found is not None and is_reached_by_network else found
 
 
 def is_enclosed_untrusted(spec: AgentSpec) -> bool:
     """Whether this agent is to run in a sandbox in a project that nobody has trusted: where it was seen to work in one."""
-    return bool(spec.sandbox.shown) and spec.sandbox.level != "off"
+    return bool(spec.rules.sandbox.shown) and spec.rules.sandbox.level != "off"
 
 
 def needs_kernel(spec: AgentSpec, rules: Iterable[Rule]) -> bool:
     """Whether a rule denies what nothing but the kernel holds with this agent, as runs of the real agent have shown."""
-    if not spec.kernel_keys:
+    if not spec.rules.kernel_keys:
         return False
-    gaps = spec.enforcement.gaps(rule for rule in rules if rule.action != "ask")
-    return any(key in spec.sandbox.shown for key in gaps)
+    gaps = spec.rules.enforcement.gaps(rule for rule in rules if rule.action != "ask")
+    return any(key in spec.rules.sandbox.shown for key in gaps)
 
 
 def may_be_held(spec: AgentSpec, demand: Bounds | None) -> bool:
     """Whether other rules may change what the kernel must hold this agent to. In: what it is held to now."""
-    return demand is not None or (bool(spec.binaries) and (spec.sandbox.level in TIGHTER or bool(spec.kernel_keys)))
+    return demand is not None or (
+        bool(spec.program.binaries) and (spec.rules.sandbox.level in TIGHTER or bool(spec.rules.kernel_keys))
+    )
 
 
 def without_sandbox(spec: AgentSpec, why: str, *, is_missed: bool) -> str:
     """Return the sentence for a person that this agent has no sandbox though it should; "" if nobody misses it."""
-    is_told = why and (is_missed or spec.sandbox.level != "auto")
+    is_told = why and (is_missed or spec.rules.sandbox.level != "auto")
     return f"{spec.title} runs without the sandbox that would hold it to your rules. {why}" if is_told else ""
 
 
@@ -101,7 +104,7 @@ def held_keys(spec: AgentSpec, bounds: Bounds | None) -> tuple[str, ...]:
     """Return the permission keys whose denies the kernel holds in such a process, as runs of the real agent have shown."""
     if bounds is None:
         return ()
-    return tuple(key for key in spec.sandbox.shown if key != "webfetch" or bounds.web is not None)
+    return tuple(key for key in spec.rules.sandbox.shown if key != "webfetch" or bounds.web is not None)
 
 
 async def bounds_here(wanted: Bounds | None, environ: Mapping[str, str]) -> tuple[Bounds | None, str]:
@@ -124,12 +127,12 @@ def reach(spec: AgentSpec, bounds: Bounds, environ: Mapping[str, str]) -> Reach 
     """
     if bounds.web is None:
         return None
-    if spec.transport == "http":
+    if spec.program.transport == "http":
         raise AgentStartFailed(
             f"{spec.title} was not started: its sandbox is strict, and this server reaches it over the network. Set its sandbox "
             'to "project", or use it as an agent of the Agent Client Protocol.'
         )
-    use = spec.sandbox
+    use = spec.rules.sandbox
     named = [address for name in use.variables if (address := environ.get(name))]
     written = [address for path in _first_places(use.settings, environ) for address in _addresses_in(path)]
     addresses = [urlsplit(address) for address in (*named, *written)]
@@ -159,7 +162,7 @@ def launch_inside(
 
     Raises AgentStartFailed, also where no sandbox can be made.
     """
-    made_by, use = tool(environ), spec.sandbox
+    made_by, use = tool(environ), spec.rules.sandbox
     if made_by.why:
         raise AgentStartFailed(f"{spec.title} was not started: its sandbox is {bounds.level}. {made_by.why}")
     folders, files, fixed = (list(_first_places(names, environ)) for names in (use.folders, use.files, use.fixed))

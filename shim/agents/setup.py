@@ -15,10 +15,10 @@ from shim.lib.settings_tables import CustomAgent
 from shim.processes.inprocess import Program
 from shim.processes.locate import INSTALLED
 from shim.store.base import Store
+from universal.agent_spec import AgentSpec
 from universal.agents.acp.spec import custom_spec
 from universal.agents.opencode2.spec import configured_spec as configured_opencode2_spec
 from universal.agents.opencode2.wire import NAME as OPENCODE2_AGENT
-from universal.codec import AgentSpec
 from universal.registry import agents as known_agents
 from universal.sandbox import strictest
 
@@ -39,7 +39,8 @@ def _with_sandbox(spec: AgentSpec, settings: Settings, agent: CustomAgent | None
     """Return the spec with the sandbox of the settings: the stricter level of the server's and the agent's, and its folders."""
     level = strictest(settings.sandbox, agent.sandbox) if agent is not None else settings.sandbox
     paths = agent.sandbox_paths if agent is not None else ()
-    return replace(spec, sandbox=spec.sandbox._replace(level=level, paths=paths)) if level != "auto" or paths else spec
+    rules = replace(spec.rules, sandbox=spec.rules.sandbox._replace(level=level, paths=paths))
+    return replace(spec, rules=rules) if level != "auto" or paths else spec
 
 
 def _configured_spec(name: str, agent: CustomAgent) -> AgentSpec:

@@ -135,7 +135,7 @@ def has_login_sign(agents: AgentDirectory, agent: Agent) -> bool:
 def _look(
     agents: AgentDirectory, agent: Agent, directory: str, trust: ProjectTrust | None, has_answered: bool
 ) -> StartState | None:
-    spec, use, environ = agent.spec, agent.spec.spare, agents.environment()
+    spec, use, environ = agent.spec, agent.spec.program.spare, agents.environment()
     keys = agents.keys.environment(spec)
     is_out = agent.logged_out or agent.catalogue.logged_in is False
     if use is None or is_out or not (has_answered or has_login_sign(agents, agent)):
@@ -145,7 +145,7 @@ def _look(
         return None
     project = ""
     if trust is not None:
-        verdict = trust.look(directory, spec.project_settings.reads)
+        verdict = trust.look(directory, spec.rules.project_settings.reads)
         if verdict.decision != "trusted":
             return None
         project = verdict.settings.digest

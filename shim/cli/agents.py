@@ -50,18 +50,18 @@ async def look(settings: Settings) -> list[AgentRow]:
 def row(agent: Agent, *, is_default: bool = False) -> AgentRow:
     """Return the row of one agent. Models are those that the agent has reported, not those that the registry assumes."""
     spec, located, catalogue = agent.spec, agent.located, agent.catalogue
-    is_told = agent.usable and catalogue is not spec.default_catalogue
+    is_told = agent.usable and catalogue is not spec.abilities.catalogue
     return AgentRow(
         name=spec.name,
         title=spec.title,
         version=located.version,
-        where=located.path if spec.binaries else BUILT_IN,
+        where=located.path if spec.program.binaries else BUILT_IN,
         problem=located.why or None,
         absent=located.absent,
         trouble=agent.trouble or None,
         is_default=is_default,
         models=tuple(model.id for model in catalogue.models) if is_told else (),
         default_model=catalogue.default_model if is_told else None,
-        install=spec.install_hint if located.absent else "",
-        capabilities=asdict(spec.capabilities),
+        install=spec.program.install_hint if located.absent else "",
+        capabilities=asdict(spec.abilities.capabilities),
     )

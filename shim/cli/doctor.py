@@ -33,7 +33,7 @@ from shim.lib.settings import Settings
 from shim.main.app import SERVICES, build_app, find_agents
 from shim.processes.answers import ask
 from shim.store.memory import MemoryStore
-from universal.codec import AgentSpec, LoginCheck
+from universal.agent_spec import AgentSpec, LoginCheck
 from universal.lib.jsonvalue import arr, obj, text
 from universal.permissions import PERMISSION_KEYS
 from universal.sandbox import TIGHTER, SandboxUse
@@ -215,19 +215,19 @@ async def _check_agent(agent: Agent, environ: Mapping[str, str], setup: Director
         version=located.version,
         why=located.why,
         refused=bool(located.why) and not located.absent,
-        built_in=not spec.binaries,
-        tested=spec.tested,
+        built_in=not spec.program.binaries,
+        tested=spec.program.tested,
         login=login,
         login_note=note,
-        login_hint=spec.login_hint,
+        login_hint=spec.program.login_hint,
         models=len(agent.catalogue.models) if agent.usable and not agent.trouble else 0,
         trouble=agent.trouble,
         slow=agent.slow,
-        rules_by=spec.enforcement.by,
-        rules_missing=tuple(key for key in PERMISSION_KEYS if spec.enforcement.gap(key)),
-        sandbox=_sandbox_words(spec.sandbox, why),
-        sandbox_why=why if spec.sandbox.level in TIGHTER and spec.binaries else "",
-        setup_missing=tuple(PARTS[part] for part in spec.setup.gaps(setup)),
+        rules_by=spec.rules.enforcement.by,
+        rules_missing=tuple(key for key in PERMISSION_KEYS if spec.rules.enforcement.gap(key)),
+        sandbox=_sandbox_words(spec.rules.sandbox, why),
+        sandbox_why=why if spec.rules.sandbox.level in TIGHTER and spec.program.binaries else "",
+        setup_missing=tuple(PARTS[part] for part in spec.abilities.setup.gaps(setup)),
     )
 
 
@@ -244,20 +244,20 @@ async def _login(agent: Agent, environ: Mapping[str, str]) -> tuple[Login, str]:
         return "no", "it said so when asked for a session"
     if agent.catalogue.logged_in is not None and not agent.trouble:
         return ("yes" if agent.catalogue.logged_in else "no"), "it said so when asked for a session"
-    match agent.spec.login:
+    match agent.spec.program.login:
         case LoginCheck() as check if agent.located.path is not None:
             return await _check_login(agent.spec, check, agent.located.path, environ)
         case "session" if not agent.trouble:
             return "yes", "it made a session"
         case "models" if not agent.trouble:
-            reported = [model for model in agent.catalogue.models if model not in agent.spec.default_catalogue.models]
+            reported = [model for model in agent.catalogue.models if model not in agent.spec.abilities.catalogue.models]
             return ("yes", f"it offers {len(reported)} models") if reported else ("no", "it offers no model")
         case _:
             return "unknown", ""
 
 
 async def _check_login(spec: AgentSpec, check: LoginCheck, path: str, environ: Mapping[str, str]) -> tuple[Login, str]:
-    command = f"`{' '.join((spec.binaries[0], *check.args))}`"
+    command = f"`{' '.join((spec.program.binaries[0], *check.args))}`"
 
     def tells_login(line: str) -> bool:
         return bool(re.search(check.yes, line) or re.search(check.no, line))

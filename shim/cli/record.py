@@ -67,11 +67,11 @@ def record(wish: Wish, settings: Settings) -> RecordingResult:
         spec = custom_spec(wish.name, words, None, {}) if words else agents().get(wish.name)
         if spec is None:
             raise ShimError(f'There is no agent {wish.name}: name its program with --command "program --acp".')
-        to = foreign(spec.binaries[0], added, wish.home)
+        to = foreign(spec.program.binaries[0], added, wish.home)
     if wish.binary is not None:
-        environ[spec.env_override] = str(Path(wish.binary).absolute())
+        environ[spec.program.env_override] = str(Path(wish.binary).absolute())
     secrets = [value for name, value in added.items() if SECRET_NAME.search(name)]
-    version = wish.version or (UNTOLD if to is not None and not spec.version_args else None)
+    version = wish.version or (UNTOLD if to is not None and not spec.program.version_args else None)
     return asyncio.run(take(spec, wish.out, environ, names=wish.scenes, version=version, to=to, secrets=secrets, say=print_line))
 
 

@@ -36,7 +36,7 @@ def look(directory: Path) -> ProjectSettings:
 
 def parts(settings: Settings, project: ProjectSettings) -> list[ProjectSettings]:
     """Return, for each agent, the part of the settings that it would read."""
-    return each_agents_settings(project, [spec.project_settings.reads for spec in agents_of(settings).values()])
+    return each_agents_settings(project, [spec.rules.project_settings.reads for spec in agents_of(settings).values()])
 
 
 def trust(settings: Settings, directory: Path, out: screen.Console, confirm: Callable[[str], bool]) -> int:

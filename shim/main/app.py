@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from shim.main.backend import Backend, Start
     from shim.processes.inprocess import Program
     from shim.routes.web_ui import WebUI
-    from universal.codec import AgentSpec
+    from universal.agent_spec import AgentSpec
 
 __all__ = ["AGENTS", "ANNOUNCE", "BACKEND", "DATABASE", "SERVICES", "apply_settings", "build_app", "drain", "find_agents"]
 

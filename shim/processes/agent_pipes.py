@@ -39,7 +39,7 @@ from shim.lib.redaction import clean, secrets_of
 from shim.processes import child_process, process_family
 from shim.processes.child_environment import agent_shell, child_environment
 from shim.processes.tail import Tail
-from universal.codec import Exit, LaunchSpec
+from universal.launch import Exit, LaunchSpec
 from universal.lib.framing import LIMIT_BYTES, Framed, FrameError, LineFramer, ShortLine
 
 STDIN_CLOSE_S = 5.0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shim.processes.agent_pipes import AgentProcess
-from universal.codec import Exit, LaunchSpec
+from universal.launch import Exit, LaunchSpec
 
 MOST_LINES = 500
 """Maximum number of output lines that are kept."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from universal.codec import Exit
+from universal.launch import Exit
 
 OnLines = Callable[[list[bytes]], Awaitable[None] | None]
 """Gets lines of the agent. If it returns an awaitable, reading waits for it."""

@@ -25,7 +25,7 @@ from shim.lib.redaction import secrets_of
 from shim.processes import child_process, process_family
 from shim.processes.agent_pipes import AgentProcess, OnExit, OnLines, Pipes, Waits, start_error
 from shim.processes.child_environment import agent_shell, child_environment
-from universal.codec import LaunchSpec
+from universal.launch import LaunchSpec
 from universal.lib.framing import FrameError, LineFramer
 
 PROTOCOLS = frozenset({1})

@@ -30,8 +30,8 @@ import structlog
 
 from shim.lib.errors import AgentGone, AgentNotFound, AgentStuck
 from shim.processes.agent_pipes import AgentProcess, OnExit, OnLines
-from universal.codec import Exit, LaunchSpec
 from universal.items import Json
+from universal.launch import Exit, LaunchSpec
 from universal.lib.framing import FrameError, LineFramer
 from universal.lib.jsonvalue import obj, text
 

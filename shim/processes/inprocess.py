@@ -28,7 +28,7 @@ import structlog
 from shim.lib.errors import AgentGone, AgentStuck
 from shim.processes.agent_pipes import OnExit, OnLines
 from shim.processes.child_environment import child_environment
-from universal.codec import Exit, LaunchSpec
+from universal.launch import Exit, LaunchSpec
 
 LINES = 256
 """Maximum number of lines in each direction. Beyond it the agent waits, and the server's write fails."""

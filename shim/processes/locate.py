@@ -17,7 +17,8 @@ from pathlib import Path
 from shim.lib.errors import AgentError
 from shim.processes.agent_pipes import AgentProcess
 from shim.processes.aliases import find_program, is_alias, programs_on
-from universal.codec import AgentSpec, Exit, LaunchSpec
+from universal.agent_spec import AgentSpec
+from universal.launch import Exit, LaunchSpec
 
 VERSION_WAIT_S = 15.0
 """Timeout in seconds of `--version`. Usual: 0.1 to 1 s; the first start of a 380 MB program from a cold disk takes longer."""
@@ -98,21 +99,21 @@ async def locate(
 
     A program of another major version than the agent's is passed over, and the result says so if there is no other.
     """
-    location = await asyncio.to_thread(find, agent, env)
-    if not agent.version_args or (location.path is None and not location.absent):
+    location, program = await asyncio.to_thread(find, agent, env), agent.program
+    if not program.version_args or (location.path is None and not location.absent):
         return location
     versions = versions or VersionCache()
-    candidates = await asyncio.to_thread(_candidates, agent, env) if agent.major is not None else [location]
+    candidates = await asyncio.to_thread(_candidates, agent, env) if program.major is not None else [location]
     refused: ProgramLocation | None = None
     for candidate in candidates:
         if candidate.path is None:
             continue
-        version, trouble = await versions.ask((candidate.path, *agent.version_args), env, version_wait_s)
-        is_shared = Path(candidate.path).name in agent.shared_binaries and not _is_named(agent, env)
-        if is_shared and (version is None or _major(version) != agent.major):
+        version, trouble = await versions.ask((candidate.path, *program.version_args), env, version_wait_s)
+        is_shared = Path(candidate.path).name in program.shared_binaries and not _is_named(agent, env)
+        if is_shared and (version is None or _major(version) != program.major):
             continue
-        if agent.major is not None and version is not None and _major(version) != agent.major:
-            why = f"{candidate.path} is version {version}, and this agent takes {agent.major}.x only. {agent.major_hint}"
+        if program.major is not None and version is not None and _major(version) != program.major:
+            why = f"{candidate.path} is version {version}, and this agent takes {program.major}.x only. {program.major_hint}"
             refused = refused or ProgramLocation(None, version, why=why)
             continue
         return replace(candidate, version=version, note=f"{candidate.note}; {trouble}" if trouble else candidate.note)
@@ -124,24 +125,23 @@ def _major(version: str) -> int:
 
 
 def _is_named(agent: AgentSpec, env: Mapping[str, str]) -> bool:
-    return bool(agent.env_override and env.get(agent.env_override))
+    return bool(agent.program.env_override and env.get(agent.program.env_override))
 
 
 def find(agent: AgentSpec, env: Mapping[str, str]) -> ProgramLocation:
     """Find the agent's program without its version. Blocks: it reads files."""
-    if not agent.binaries:
+    if not agent.program.binaries:
         return ProgramLocation(None, note="runs inside of the server")
     if _is_named(agent, env):
         return _named_program(agent, env)
-    program = next(_programs(agent.binaries, agent, env), None)
-    if program is not None:
-        return program
-    names = " or ".join(agent.binaries)
-    override = f" Or name it in {agent.env_override}." if agent.env_override else ""
+    if location := next(_programs(agent.program.binaries, agent, env), None):
+        return location
+    names = " or ".join(agent.program.binaries)
+    override = f" Or name it in {agent.program.env_override}." if agent.program.env_override else ""
     return ProgramLocation(
         None,
         why=f"{names} is neither on PATH nor in one of the usual places (~/.claude/local, ~/.local/bin, npm's global folders). "
-        f"{agent.install_hint}{override}",
+        f"{agent.program.install_hint}{override}",
         absent=True,
     )
 
@@ -150,17 +150,18 @@ def _candidates(agent: AgentSpec, env: Mapping[str, str]) -> list[ProgramLocatio
     """All programs that may be the agent's, in the order of `find`, and those of its shared names behind them. Blocks."""
     if _is_named(agent, env):
         return [_named_program(agent, env)]
-    return [*_programs(agent.binaries, agent, env), *_programs(agent.shared_binaries, agent, env)]
+    return [*_programs(agent.program.binaries, agent, env), *_programs(agent.program.shared_binaries, agent, env)]
 
 
 def _named_program(agent: AgentSpec, env: Mapping[str, str]) -> ProgramLocation:
-    named = env[agent.env_override]
+    variable = agent.program.env_override
+    named = env[variable]
     path = shutil.which(_expand(named, env), path=env.get("PATH", ""))
     if path is None:
-        return ProgramLocation(None, why=f"{agent.env_override} is {named}, which is not an executable file.")
+        return ProgramLocation(None, why=f"{variable} is {named}, which is not an executable file.")
     if is_alias(path):
-        return ProgramLocation(None, why=f"{agent.env_override} is {named}, which is opencode-shim itself under another name.")
-    return ProgramLocation(str(Path(path).absolute()), note=f"named by {agent.env_override}")
+        return ProgramLocation(None, why=f"{variable} is {named}, which is opencode-shim itself under another name.")
+    return ProgramLocation(str(Path(path).absolute()), note=f"named by {variable}")
 
 
 def _programs(names: Sequence[str], agent: AgentSpec, env: Mapping[str, str]) -> Iterator[ProgramLocation]:

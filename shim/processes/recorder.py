@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from shim.processes.handle import AgentHandle, OnExit, OnLines
-from universal.codec import Exit, LaunchSpec
+from universal.launch import Exit, LaunchSpec
 
 log = structlog.get_logger()
 

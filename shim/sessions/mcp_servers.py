@@ -113,7 +113,7 @@ async def is_trusted(manager: SessionManager, directory: str) -> bool:
     trust = manager.deps.trust
     if trust is None:
         return True
-    families = {agent.spec.project_settings.reads for agent in manager.deps.agents.list_agents() if agent.usable}
+    families = {agent.spec.rules.project_settings.reads for agent in manager.deps.agents.list_agents() if agent.usable}
 
     def look() -> bool:
         return any(trust.is_trusted(directory, reads) for reads in families)

@@ -29,8 +29,9 @@ from tests.e2e.support.children import children_of, wait_for
 from tests.e2e.support.places import Place
 from tests.e2e.support.servers import Model, Native, Shim
 from tests.e2e.support.wire import Api
-from universal.codec import Codec, Exit, Fact, LaunchOptions, Output, Prompt, Signal, WriteLine
+from universal.codec import Codec, Fact, Output, Prompt, Signal, WriteLine
 from universal.events import EventType
+from universal.launch import Exit, LaunchOptions
 from universal.registry import agents
 from universal.turn import Input
 

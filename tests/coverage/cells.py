@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from shim.dev.record.take import is_own_folder, order
 from tests.coverage.features import FEATURES
 from tests.support.recordings import ROOT
-from universal.codec import AgentSpec
+from universal.agent_spec import AgentSpec
 from universal.registry import agents
 
 
@@ -91,7 +91,11 @@ _COLUMNS: Mapping[str, Column] = {
             "cost": _acp("text", CLAUDE_ACP, OPENCODE_ACP, note="codex-acp tells tokens, no prices."),
         },
     ),
-    **{name: Column(agents()[name].title, (newest(f"acp/{name}-"),), _NO_WORDS) for name in SHOWN if agents()[name].tested},
+    **{
+        name: Column(agents()[name].title, (newest(f"acp/{name}-"),), _NO_WORDS)
+        for name in SHOWN
+        if agents()[name].program.tested
+    },
     "amp": Column(
         "Amp",
         (),
@@ -154,8 +158,10 @@ _COLUMNS: Mapping[str, Column] = {
 
 def columns(specs: Mapping[str, AgentSpec]) -> dict[str, Column]:
     """The columns, in the order of the table. Agents of packages, which have no recordings here, come last."""
-    shown = {name: replace(column, lacks=specs[name].lacks) if name in specs else column for name, column in _COLUMNS.items()}
-    others = {name: Column(spec.title, lacks=spec.lacks) for name, spec in specs.items() if name not in agents()}
+    shown = {
+        name: replace(column, lacks=specs[name].abilities.lacks) if name in specs else column for name, column in _COLUMNS.items()
+    }
+    others = {name: Column(spec.title, lacks=spec.abilities.lacks) for name, spec in specs.items() if name not in agents()}
     return {**shown, **others}
 
 

@@ -63,7 +63,7 @@ def test_a_session_without_an_idle_does_not_show_its_lifecycle() -> None:
 @pytest.mark.parametrize("agent", sorted(COLUMNS.keys() & agents().keys()))
 def test_an_agents_abilities_agree_with_the_table(agent: str) -> None:
     """`/v1/agents` and docs/coverage.md do not contradict each other."""
-    can = agents()[agent].capabilities
+    can = agents()[agent].abilities.capabilities
     cells = {name: cell for name in SAME if (cell := COLUMNS[agent].cell(name)) is not None}
     assert {name: bool(cell.recordings) for name, cell in cells.items()} == {name: getattr(can, name) for name in cells}
 

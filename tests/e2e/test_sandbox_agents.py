@@ -113,7 +113,7 @@ def test_denied_things_do_not_happen_whatever_a_command_does(agent: str, page: s
         watch = Watch.on(bed.api, stream)
         said = play(bed, watch, stream, f"bash:{command}")
         assert "edit=" in said, f"the command ran: {said[-3000:]}"
-        shown = set(agents()[AGENTS[agent].provider].sandbox.shown)
+        shown = set(agents()[AGENTS[agent].provider].rules.sandbox.shown)
         assert keys_in(said) == set(KEYS) - shown, "the row of the registry says what the kernel holds"
         assert not (bed.place.project / "made.txt").exists()
         [before] = bed.agents()

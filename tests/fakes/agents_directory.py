@@ -12,9 +12,11 @@ from shim.agents.keys import KeyStore, key_variables
 from shim.agents.plugins import BrokenPlugin
 from shim.host.config.opencode_config import UNREAD, OpenCodeConfig
 from shim.sessions.session.dependencies import SessionDeps
-from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory, Mode, Model, SlashCommand
+from universal.agent_spec import AgentAbilities, AgentProgram, AgentRules, AgentSpec, Capabilities
+from universal.codec import Catalogue, Codec, IdFactory, Mode, Model
 from universal.permissions import Enforcement
 from universal.registry import agents
+from universal.slash_commands import SlashCommand
 
 CLAUDE_CATALOGUE = Catalogue(
     models=(
@@ -116,15 +118,21 @@ def agent(
             name=name,
             title=title,
             make=_no_codec,
-            binaries=(name,),
-            env_override=f"SHIM_{name.upper()}_BIN",
-            version_args=("--version",),
-            capabilities=capabilities,
-            modes=modes,
-            default_catalogue=catalogue,
-            install_hint="install it",
-            enforcement=Enforcement("its checks"),
-            key_variables=agents()[name].key_variables if name in agents() else (),
+            program=AgentProgram(
+                binaries=(name,),
+                version_args=("--version",),
+                env_override=f"SHIM_{name.upper()}_BIN",
+                install_hint="install it",
+                key_variables=agents()[name].program.key_variables if name in agents() else (),
+            ),
+            abilities=AgentAbilities(
+                capabilities=capabilities,
+                modes=modes,
+                catalogue=catalogue,
+            ),
+            rules=AgentRules(
+                enforcement=Enforcement("its checks"),
+            ),
         ),
         catalogue,
     )

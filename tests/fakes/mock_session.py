@@ -22,10 +22,8 @@ from universal.agents.mock.codec import MockCodec
 from universal.codec import (
     Attachment,
     Command,
-    Exit,
     Fact,
     Interrupt,
-    LaunchOptions,
     Output,
     PermissionReply,
     Prompt,
@@ -36,6 +34,7 @@ from universal.codec import (
 )
 from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, ReasoningPart, TextPart, ToolResultPart
+from universal.launch import Exit, LaunchOptions
 from universal.setup import NO_SETUP
 from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, TurnEnd, TurnMachine, TurnStart
 

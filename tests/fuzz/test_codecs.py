@@ -19,20 +19,9 @@ from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.store.rows import row_of
 from tests.fuzz import mutate
-from universal.codec import (
-    Codec,
-    Exit,
-    Fact,
-    Interrupt,
-    LaunchOptions,
-    Output,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    SetTimer,
-    Signal,
-)
+from universal.codec import Codec, Fact, Interrupt, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal
 from universal.events import EventType, Source, UniversalEvent
+from universal.launch import Exit, LaunchOptions
 from universal.lib.framing import LineFramer
 from universal.registry import agents
 

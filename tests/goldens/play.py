@@ -34,18 +34,16 @@ from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.goldens.timeline import Step, Timeline
 from tests.goldens.virtual import Connection, VirtualLoop, VirtualServer
+from tests.support.specs import change
+from universal.agent_spec import AgentSpec
 from universal.agents.acp.spec import custom_spec
 from universal.codec import (
-    AgentSpec,
     Codec,
     Command,
-    Exit,
     Fact,
     IdFactory,
     Interrupt,
     InterruptProcess,
-    LaunchOptions,
-    LaunchSpec,
     Output,
     PermissionReply,
     Prompt,
@@ -54,6 +52,7 @@ from universal.codec import (
     Stop,
     ToolCheck,
 )
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.registry import agents
 
 PLACE = "/golden"
@@ -154,7 +153,7 @@ class ScriptCodec(Codec):
     def __init__(self, script: Script) -> None:
         self._script = script
         self.name = script.timeline.agent
-        self.catalogue = script.timeline.catalogue or _spec(script.timeline.agent).default_catalogue
+        self.catalogue = script.timeline.catalogue or _spec(script.timeline.agent).abilities.catalogue
 
     @property
     def native_session_id(self) -> str | None:
@@ -255,7 +254,7 @@ def virtual_server(loop: VirtualLoop, scratch: Scratch, store: Store, script: Sc
     def make(ids: IdFactory) -> Any:
         return codec(script)
 
-    spec = replace(_spec(name), make=make, binaries=(), transport="stdio")
+    spec = change(_spec(name), make=make, binaries=(), transport="stdio")
     settings = Settings(directory=scratch.project, data_dir=scratch.root / "data", default_agent=name)
     environ = {"PATH": "/nonexistent", "HOME": str(scratch.root / "home")}
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from tests.support import recordings, replays
 from tests.support.replay import Replay
-from universal.codec import Command, Exit, Output, SetTimer
+from universal.codec import Command, Output, SetTimer
+from universal.launch import Exit
 from universal.turn import Input
 
 

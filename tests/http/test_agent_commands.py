@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 
 from tests.support.live import Live, live
+from tests.support.specs import change
+from universal.agent_spec import AgentSpec, ProjectSettingsUse
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK
-from universal.codec import AgentSpec, Catalogue, IdFactory, LaunchOptions, LaunchSpec, ProjectSettingsUse
+from universal.codec import Catalogue, IdFactory
+from universal.launch import LaunchOptions, LaunchSpec
 from universal.slash_commands import NO_COMMANDS, SlashCommand
 
 HOOK = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}}
@@ -56,7 +59,7 @@ async def test_the_list_follows_the_files(server: Live) -> None:
 
 
 async def test_an_untrusted_project_lists_nothing_and_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = replace(MOCK, project_settings=ProjectSettingsUse(("claude",), leaves_out=True))
+    reader = change(MOCK, project_settings=ProjectSettingsUse(("claude",), leaves_out=True))
     monkeypatch.setattr("shim.agents.setup.known_agents", lambda: {"mock": reader})
     project = tmp_path / "project"
     plant(project, ".mock/commands/hello.md", "hello")
@@ -163,7 +166,9 @@ async def talkative(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch:
 
     def agents() -> dict[str, AgentSpec]:
         return {
-            "mock": replace(MOCK, make=make, command_sources=NO_COMMANDS if request.param == "no files" else MOCK.command_sources)
+            "mock": change(
+                MOCK, make=make, command_sources=NO_COMMANDS if request.param == "no files" else MOCK.abilities.command_sources
+            )
         }
 
     monkeypatch.setattr("shim.agents.setup.known_agents", agents)

@@ -19,20 +19,20 @@ from tests.coverage.cells import columns
 from tests.http.test_plugins import EXAMPLE, install
 from tests.support.api import ApiClient
 from tools.coverage import agent_rows, table
-from universal.codec import AgentSpec
+from universal.agent_spec import AgentSpec
 from universal.registry import agents
 from universal.tools.cards import view_call
 
 MACAW = """
-from dataclasses import replace
+from tests.support.specs import change
 from opencode_shim_parrot import PARROT, ParrotCodec
-from universal.codec import LoginSigns
+from universal.agent_spec import LoginSigns
 from universal.tools.row import Row
 
 class MacawCodec(ParrotCodec):
     name = "macaw"
 
-MACAW = replace(
+MACAW = change(
     PARROT,
     name="macaw",
     title="Macaw",

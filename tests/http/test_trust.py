@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ from shim.sessions.permissions.trust_question import REFUSE, TRUST, WITHOUT
 from tests.support.api import EventStream
 from tests.support.live import Live, live
 from tests.support.opencode1_fold import Fold
+from tests.support.specs import change
+from universal.agent_spec import AgentSpec, ProjectSettingsUse
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK
-from universal.codec import AgentSpec, IdFactory, LaunchOptions, LaunchSpec, ProjectSettingsUse
+from universal.codec import IdFactory
+from universal.launch import LaunchOptions, LaunchSpec
 
 HOOK = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}}
 DENY_QUESTIONS = [{"permission": "question", "pattern": "*", "action": "deny"}]
@@ -44,7 +47,7 @@ class Launches:
             return RecordingCodec(ids)
 
         use = ProjectSettingsUse(("claude",), leaves_out=self.leaves_out)
-        return {"mock": replace(MOCK, make=make, project_settings=use)}
+        return {"mock": change(MOCK, make=make, project_settings=use)}
 
     @property
     def used(self) -> list[bool]:

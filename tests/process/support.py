@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shim.processes.agent_pipes import AgentProcess, Waits
 from shim.processes.held_process import HeldProcess, Hold, NumberedLine
-from universal.codec import Exit, LaunchSpec
+from universal.launch import Exit, LaunchSpec
 
 FAKES = Path(__file__).resolve().parent.parent / "fakes"
 WAITS = Waits(stdin_close_s=0.3, term_s=0.3, reap_s=2.0, quiet_s=0.3, drain_s=1.5)

@@ -17,7 +17,7 @@ from shim.lib.errors import AgentNotFound
 from shim.processes import held_process, holder
 from shim.processes.held_process import Hold, record
 from tests.process.support import BOUND_S, NumberedProcess, Nursery, ProcessLog, has_died, is_live, new_hold, until_empty
-from universal.codec import LaunchSpec
+from universal.launch import LaunchSpec
 
 MEMORY_KIB = 8 * 1024
 

@@ -15,7 +15,7 @@ from shim.lib.errors import AgentGone, AgentNotFound
 from shim.processes import http_agent
 from shim.processes.http_agent import HttpAgent
 from tests.process.support import FAKES, ProcessLog, has_died
-from universal.codec import LaunchSpec
+from universal.launch import LaunchSpec
 
 CONNECTED = b'{"event":{"type":"server.connected","properties":{}}}'
 

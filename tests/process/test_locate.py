@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shim.processes.locate import ProgramLocation, VersionCache, find, locate, stamp_of
 from tests.process.support import BOUND_S
-from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory
+from tests.support.specs import change
+from universal.agent_spec import AgentAbilities, AgentProgram, AgentSpec, Capabilities
+from universal.codec import Catalogue, Codec, IdFactory
 
 
 def no_codec(_: IdFactory) -> Codec:
@@ -22,13 +23,17 @@ AGENT = AgentSpec(
     name="demo",
     title="Demo",
     make=no_codec,
-    binaries=("demo", "demo-cli"),
-    env_override="SHIM_DEMO_BIN",
-    version_args=("--version",),
-    capabilities=Capabilities(),
-    modes=(),
-    default_catalogue=Catalogue(),
-    install_hint="Install it with `npm install -g demo`.",
+    program=AgentProgram(
+        binaries=("demo", "demo-cli"),
+        version_args=("--version",),
+        env_override="SHIM_DEMO_BIN",
+        install_hint="Install it with `npm install -g demo`.",
+    ),
+    abilities=AgentAbilities(
+        capabilities=Capabilities(),
+        modes=(),
+        catalogue=Catalogue(),
+    ),
 )
 
 
@@ -139,7 +144,7 @@ def test_a_relative_entry_of_path_gives_an_absolute_path(home: Home, monkeypatch
 
 
 async def test_an_agent_inside_the_server_needs_no_program(home: Home) -> None:
-    assert await locate(replace(AGENT, binaries=()), home.env) == ProgramLocation(None, note="runs inside of the server")
+    assert await locate(change(AGENT, binaries=()), home.env) == ProgramLocation(None, note="runs inside of the server")
 
 
 @pytest.mark.parametrize(
@@ -191,10 +196,8 @@ async def test_a_program_that_floods(home: Home) -> None:
 
 # --- two agents of one program ----------------------------------------------------------------------------
 
-ONE = replace(AGENT, name="one", title="One", binaries=("demo",), major=1, major_hint="Take the agent `two`.")
-TWO = replace(
-    AGENT, name="two", title="Two", binaries=("demo2",), shared_binaries=("demo",), env_override="SHIM_TWO_BIN", major=2
-)
+ONE = change(AGENT, name="one", title="One", binaries=("demo",), major=1, major_hint="Take the agent `two`.")
+TWO = change(AGENT, name="two", title="Two", binaries=("demo2",), shared_binaries=("demo",), env_override="SHIM_TWO_BIN", major=2)
 
 
 @pytest.mark.parametrize(("version", "taker"), [("1.18.34", "one"), ("2.0.3", "two"), ("2.1.0-beta.1", "two")])

@@ -14,7 +14,7 @@ from shim.lib.errors import AgentGone, AgentStuck
 from shim.processes.agent_pipes import LINES_AT_ONCE, OUTGOING_BYTES
 from shim.processes.child_environment import MARK
 from tests.process.support import BOUND_S, PATIENT, WAITS, Nursery, has_died, is_live
-from universal.codec import Exit
+from universal.launch import Exit
 
 CHUNK_BYTES = 256 * 1024
 """At most so much comes between two rounds of the loop."""

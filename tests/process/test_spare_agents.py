@@ -37,7 +37,9 @@ from shim.lib.ids import Ids
 from shim.processes.process_family import end_owned
 from shim.store.memory import MemoryStore
 from tests.support.heron import HERON, KEY, HeronProcess, install, processes
-from universal.codec import AgentSpec, LaunchOptions
+from tests.support.specs import change
+from universal.agent_spec import AgentSpec
+from universal.launch import LaunchOptions
 from universal.permissions import DirectoryRules, Rule
 
 WAIT_S = 10.0
@@ -307,7 +309,7 @@ async def test_a_directory_without_a_spare_gets_no_snapshot_ahead(p: Pool) -> No
 
 
 async def test_an_agent_whose_spec_has_no_spare_gets_none(tmp_path: Path) -> None:
-    async with pool(tmp_path, spec=replace(HERON, spare=None)) as p:
+    async with pool(tmp_path, spec=change(HERON, spare=None)) as p:
         await p.use(p.project())
         p.spares.note_visit(p.agent, p.project())
         await p.look()

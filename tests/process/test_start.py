@@ -10,7 +10,7 @@ import pytest
 
 from shim.lib.errors import AgentError, AgentNotFound, AgentStartFailed
 from shim.processes.agent_pipes import AgentProcess
-from universal.codec import LaunchSpec
+from universal.launch import LaunchSpec
 
 
 def script(path: Path, text: str, mode: int = 0o755) -> str:

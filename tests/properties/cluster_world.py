@@ -49,7 +49,8 @@ from tests.support.cluster.virtual_time import MACHINE, ClusterLoop, Machine, el
 from tests.support.scripted_model import Project, ScriptedAgent, ScriptedAgents, ScriptedCodec
 from tests.unit.stream.reading import ReceivedFrame, parse_batches
 from tools.chaos.screens import Screen
-from universal.codec import Interrupt, LaunchOptions, PermissionReply, Prompt, Signal
+from universal.codec import Interrupt, PermissionReply, Prompt, Signal
+from universal.launch import LaunchOptions
 from universal.permissions import DirectoryRules
 from universal.session.changes import StatusChanged, TurnEnded
 from universal.turn import Input

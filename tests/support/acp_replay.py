@@ -13,11 +13,13 @@ from typing import Any
 from shim.dev.record.driver import counting_ids
 from tests.support.recordings import Recording, Row
 from tests.support.replay import DIRECTORY, Replay, encode
+from universal.agent_spec import AgentProgram
 from universal.agents.acp.cards import PROFILES as ACP_PROFILES
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.profiles import Profile
-from universal.codec import LaunchOptions, PermissionReply, Prompt, QuestionReply
+from universal.codec import PermissionReply, Prompt, QuestionReply
 from universal.events import PermissionData, QuestionData
+from universal.launch import LaunchOptions
 from universal.turn import Input
 
 PROFILES = {
@@ -33,7 +35,7 @@ _SESSIONS = ("session/new", "session/load", "session/resume")
 
 
 def profile_of(version: str) -> Profile:
-    return next((p for p in ACP_PROFILES if p.name == PROFILES[version]), Profile("own", "Own", ("own",)))
+    return next((p for p in ACP_PROFILES if p.name == PROFILES[version]), Profile("own", "Own", AgentProgram(("own",))))
 
 
 @dataclass

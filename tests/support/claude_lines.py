@@ -9,7 +9,8 @@ from typing import Any
 from shim.sessions.session.session_state import SessionState
 from tests.support.replay import Replay, codec_of, encode
 from universal.agents.claude.wire import prompt_uuid
-from universal.codec import Command, Fact, LaunchOptions, Prompt, ToolCheck, WriteLine
+from universal.codec import Command, Fact, Prompt, ToolCheck, WriteLine
+from universal.launch import LaunchOptions
 
 Msg = dict[str, Any]
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from tests.support.recordings import Recording, Row
 from tests.support.replay import DIRECTORY, Replay, codec_of, encode
-from universal.codec import Attachment, LaunchOptions, PermissionReply, Prompt, QuestionReply
+from universal.codec import Attachment, PermissionReply, Prompt, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData
+from universal.launch import LaunchOptions
 from universal.turn import Input
 
 MODES = {

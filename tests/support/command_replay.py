@@ -14,8 +14,9 @@ from shim.dev.record.report import request_of
 from tests.support.recordings import Recording, Row
 from tests.support.replay import DIRECTORY, Replay
 from universal import host
-from universal.codec import Attachment, LaunchOptions, Output, PermissionReply, Prompt, QuestionReply, Stop
+from universal.codec import Attachment, Output, PermissionReply, Prompt, QuestionReply, Stop
 from universal.host import HostAnswer
+from universal.launch import LaunchOptions
 from universal.turn import Input
 
 Wire = dict[str, Any]

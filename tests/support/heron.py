@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.plugin_example.opencode_shim_parrot import PARROT, ParrotCodec
+from tests.support.specs import change
+from universal.agent_spec import AgentSpec, LoginSigns, ProjectSettingsUse, SpareUse
 from universal.agents.mock.spec import MOCK
-from universal.codec import AgentSpec, LaunchOptions, LoginSigns, Output, ProjectSettingsUse, SpareUse
+from universal.codec import Output
+from universal.launch import LaunchOptions
 
 PROGRAM = Path(__file__).resolve().parent.parent / "fakes" / "heron.py"
 BODY: dict[str, Any] = {"model": {"providerID": "heron", "modelID": "grey"}}
@@ -38,7 +41,7 @@ class HeronCodec(ParrotCodec):
         return []
 
 
-HERON = replace(
+HERON = change(
     PARROT,
     name="heron",
     title="Heron",

@@ -12,8 +12,9 @@ from typing import Any
 
 from tests.support.recordings import Recording, Row
 from tests.support.replay import DIRECTORY, Replay, codec_of, encode, option
-from universal.codec import Attachment, LaunchOptions, PermissionReply, QuestionReply
+from universal.codec import Attachment, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData
+from universal.launch import LaunchOptions
 from universal.turn import Input
 
 AT_ONCE_S = 0.15

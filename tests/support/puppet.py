@@ -11,7 +11,7 @@ It speaks the mock's protocol (`universal.agents.mock`), and lines that the mock
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pytest
@@ -19,6 +19,7 @@ import pytest
 from shim.agents import setup
 from shim.agents.directory import AgentDirectory
 from shim.processes.inprocess import Stdio
+from tests.support.specs import change
 from universal import codec as c
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK
@@ -113,7 +114,7 @@ class Puppet:
         """Be the only agent of servers that are built from now on."""
         models = tuple(c.Model(id=id_, name=id_.title(), reasoning=True, **LIMITS) for id_ in MODELS)
         catalogue = c.Catalogue(models=models, commands=(), default_model=MODELS[0])
-        spec = replace(MOCK, name=NAME, title="Scripted", make=PuppetCodec, default_catalogue=catalogue)
+        spec = change(MOCK, name=NAME, title="Scripted", make=PuppetCodec, catalogue=catalogue)
 
         def directory(specs: Any, **options: Any) -> AgentDirectory:
             return AgentDirectory(specs, **{**options, "programs": {NAME: self}})

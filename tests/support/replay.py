@@ -23,20 +23,10 @@ from tests.support.session_states import bare, begin, show
 from universal.agents import kit
 from universal.agents.acp.ends import HISTORY
 from universal.agents.acp.spec import custom_spec
-from universal.codec import (
-    Exit,
-    Fact,
-    Interrupt,
-    LaunchOptions,
-    Output,
-    Prompt,
-    SetTimer,
-    Signal,
-    ToolCheck,
-    WriteLine,
-)
+from universal.codec import Fact, Interrupt, Output, Prompt, SetTimer, Signal, ToolCheck, WriteLine
 from universal.events import EventType, PermissionData, UnparsedData
 from universal.items import Item, ItemKind, ItemRole
+from universal.launch import Exit, LaunchOptions
 from universal.registry import agents
 from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, TurnEnd, TurnStart
 

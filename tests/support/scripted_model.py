@@ -28,18 +28,13 @@ from shim.sessions.session.dependencies import SessionDeps
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.support.opencode1_fold import Fold
+from tests.support.specs import change
+from universal.agent_spec import AgentAbilities, AgentFolder, AgentProgram, AgentRules, AgentSpec, Capabilities, HeldCalls
 from universal.codec import (
-    AgentFolder,
-    AgentSpec,
-    Capabilities,
     Catalogue,
     Codec,
     Command,
-    Exit,
     Fact,
-    HeldCalls,
-    LaunchOptions,
-    LaunchSpec,
     Mode,
     Model,
     Output,
@@ -64,6 +59,7 @@ from universal.events import (
 )
 from universal.host import HostAnswer
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.permissions import DirectoryRules, Enforcement, Rule
 from universal.sandbox import Level, SandboxUse
 from universal.session.values import Text
@@ -393,10 +389,16 @@ class ScriptedAgents:
         self._pending: list[ScriptedAgent] = []
         modes = (Mode("build", "works", "b"), Mode("plan", "plans", "p"))
         catalogue = Catalogue(models=(Model("m1", "M1", variants=("low", "high")), Model("m2", "M2")), default_model="m1")
-        untold = Catalogue()  # what the registry knows, before the agent has told more
         self._agents = {
             name: ScriptedAgentOffer(
-                AgentSpec(name, name, self._maker(name), (name,), "X", (), Capabilities(), modes, untold, "", enforcement=HELD),
+                AgentSpec(
+                    name,
+                    name,
+                    self._maker(name),
+                    AgentProgram((name,), env_override="X"),
+                    AgentAbilities(Capabilities(), modes, Catalogue()),
+                    AgentRules(HELD),
+                ),
                 Place(),
                 catalogue,
             )
@@ -432,27 +434,27 @@ class ScriptedAgents:
     def limit(self, name: str, enforcement: Enforcement) -> None:
         """Which rules the agent can be held to."""
         agent = self._agents[name]
-        self._agents[name] = replace(agent, spec=replace(agent.spec, enforcement=enforcement))
+        self._agents[name] = replace(agent, spec=change(agent.spec, enforcement=enforcement))
 
     def enclose(self, name: str, level: Level, shown: tuple[str, ...] = ()) -> None:
         """The agent runs in a sandbox, which holds denies of the keys `shown`."""
         agent = self._agents[name]
-        self._agents[name] = replace(agent, spec=replace(agent.spec, sandbox=SandboxUse(level, shown=shown)))
+        self._agents[name] = replace(agent, spec=change(agent.spec, sandbox=SandboxUse(level, shown=shown)))
 
     def add_mode(self, name: str, mode: str) -> None:
         """The agent has a mode of this name itself."""
         agent = self._agents[name]
-        self._agents[name] = replace(agent, spec=replace(agent.spec, modes=(*agent.spec.modes, Mode(mode, "", mode))))
+        self._agents[name] = replace(agent, spec=change(agent.spec, modes=(*agent.spec.abilities.modes, Mode(mode, "", mode))))
 
     def hold_calls(self, name: str, calls: HeldCalls) -> None:
-        """The agent's calls wait for the server (`AgentSpec.held_calls`)."""
+        """The agent's calls wait for the server (`AgentRules.held_calls`)."""
         agent = self._agents[name]
-        self._agents[name] = replace(agent, spec=replace(agent.spec, held_calls=calls))
+        self._agents[name] = replace(agent, spec=change(agent.spec, held_calls=calls))
 
     def give_rules(self, name: str, rules: tuple[Rule, ...], folder: AgentFolder) -> None:
         """The default rules of an agent, and the folder that they are for."""
         agent = self._agents[name]
-        self._agents[name] = replace(agent, spec=replace(agent.spec, default_rules=rules, own_folder=folder))
+        self._agents[name] = replace(agent, spec=change(agent.spec, defaults=rules, own_folder=folder))
 
     @property
     def rule_files(self) -> tuple[str, ...]:

@@ -85,8 +85,8 @@ def test_newest_version_does_not_depend_on_this_machines_node(monkeypatch: pytes
 def test_each_tested_agent_with_a_package_is_watched_at_its_newest_tested_version() -> None:
     found = {one.name: one for one in watched_packages() if one.kind == "agent"}
     for name, spec in agents().items():
-        if spec.tested:
-            assert found[name].tested == max(spec.tested, key=numbers)
+        if spec.program.tested:
+            assert found[name].tested == max(spec.program.tested, key=numbers)
     assert {one.kind for one in watched_packages()} == {"agent", "platform", "client", "sdk"}
 
 

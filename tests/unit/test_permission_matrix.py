@@ -13,7 +13,7 @@ from universal.permissions import PERMISSION_KEYS, Enforcement
 from universal.registry import agents
 
 ROOT = Path(__file__).parents[2]
-TABLE = [pytest.param(driver, agents()[AGENTS[name].provider].enforcement, id=name) for name, driver in DRIVERS.items()]
+TABLE = [pytest.param(driver, agents()[AGENTS[name].provider].rules.enforcement, id=name) for name, driver in DRIVERS.items()]
 
 
 @pytest.mark.parametrize(("driver", "enforcement"), TABLE)

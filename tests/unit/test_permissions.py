@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from universal.agent_spec import ALL_FAMILIES
 from universal.agents.claude.spec import CLAUDE
-from universal.codec import ALL_FAMILIES
 from universal.permissions import (
     BYPASS,
     DEFAULT_RULES,
@@ -105,7 +105,7 @@ def test_outside_of_the_project_is_asked_by_default_except_in_bypass_mode() -> N
 
 def default_folder_actions(environment: dict[str, str], folder: str) -> tuple[str | None, str | None]:
     """What Claude's default rules say of a file in its folder `skills`, and of an edit of a plan."""
-    defaults = (*DEFAULT_RULES, *with_home(CLAUDE.rules_in(environment), "/home/me"))
+    defaults = (*DEFAULT_RULES, *with_home(CLAUDE.rules.defaults_in(environment), "/home/me"))
     outside, plan = Access("external_directory", (f"{folder}/skills/*",)), Access("edit", (f"{folder}/plans/p.md",))
     return Policy(defaults).action(outside), Policy(defaults, mode="plan").action(plan)
 
@@ -210,7 +210,7 @@ def test_gaps_are_the_keys_whose_rules_cannot_be_enforced(enforcement: Enforceme
 
 
 def test_claude_is_held_to_all_rules() -> None:
-    assert agents()["claude"].enforcement.gaps([Rule("*", "*", "deny")]) == {}
+    assert agents()["claude"].rules.enforcement.gaps([Rule("*", "*", "deny")]) == {}
 
 
 PARTS = [
@@ -321,13 +321,18 @@ def test_an_edit_of_a_file_with_rules_is_asked_about(name: str, mode: str) -> No
 )  # fmt: skip
 def test_an_edit_of_a_file_with_rules_of_any_agent_is_asked_about(name: str) -> None:
     everything = (Rule("edit", "*", "allow"),)
-    files = tuple(file for spec in agents().values() for file in spec.project_settings.rule_files)
+    files = tuple(file for spec in agents().values() for file in spec.rules.project_settings.rule_files)
     assert Policy((), everything, mode=BYPASS, rule_files=files).action(Access("edit", (name,))) == "ask"
     assert Policy((), everything, mode=BYPASS).action(Access("edit", (name,))) == "allow", "each agent's folder names its files"
 
 
 def test_every_agent_that_reads_rules_of_a_project_names_their_files() -> None:
-    named = {family for spec in agents().values() if spec.project_settings.rule_files for family in spec.project_settings.reads}
+    named = {
+        family
+        for spec in agents().values()
+        if spec.rules.project_settings.rule_files
+        for family in spec.rules.project_settings.reads
+    }
     # OpenCode's are those of this server, and Kilo names its own; Copilot has no file with rules that were seen to count.
     assert set(ALL_FAMILIES) - named == {"copilot"}
 

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from universal.codec import LaunchOptions, LaunchSpec
+from universal.launch import LaunchOptions, LaunchSpec
 from universal.registry import agents
 
 NUMBERS = count()

@@ -103,7 +103,7 @@ def record(agent: str, version: str, installed: InstalledProgram, scenes: tuple[
     """Record scenes (all, or the named ones) of the program into the fixtures, and pack them."""
     spec = agents()[agent]
     os.environ["PATH"] = installed.path
-    environ = {**os.environ, spec.env_override: str(installed.program)}
+    environ = {**os.environ, spec.program.env_override: str(installed.program)}
     taken = asyncio.run(take(spec, RECORDINGS, environ, names=scenes, version=version, say=say))
     pack_folder(taken.folder)
     return taken

@@ -36,8 +36,8 @@ def version_ranges(name: str, folder: Path = AGENTS) -> Iterator[VersionRange]:
         text = path.read_text("utf-8")
         for node in ast.walk(ast.parse(text)) if "tested=" in text else ():
             if isinstance(node, ast.Call) and _owner(node, path) == name:
-                for word in node.keywords:
-                    if word.arg == "tested" and isinstance(word.value, ast.Tuple):
+                for word in ast.walk(node):
+                    if isinstance(word, ast.keyword) and word.arg == "tested" and isinstance(word.value, ast.Tuple):
                         yield VersionRange(path, word.value)
 
 

@@ -33,9 +33,10 @@ from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, OutsideRoots
 from shim.lib.ids import Ids
 from shim.processes.handle import AgentHandle, AskHost, OnExit, OnLines, refuse_host
-from universal.codec import Codec, Exit, Fact, LaunchOptions, Output, WriteLine
+from universal.codec import Codec, Fact, Output, WriteLine
 from universal.events import EventType, ItemData
 from universal.items import ItemKind
+from universal.launch import Exit, LaunchOptions
 from universal.permissions import DirectoryRules
 from universal.setup import DirectorySetup
 
@@ -324,7 +325,7 @@ class SpareAgents:
 
     def note_use(self, agent: Agent, directory: str) -> None:
         """Note that a session has started this agent there. The next spare is for it, when the machine is idle."""
-        if agent.spec.spare is None or not self.limit:
+        if agent.spec.program.spare is None or not self.limit:
             return
         history = self._history(SpareKey(agent.spec.name, directory))
         history.due_ms = self._clock.now_ms() + REFILL_MS
@@ -338,7 +339,7 @@ class SpareAgents:
     def note_visit(self, agent: Agent, directory: str) -> None:
         """Note that a client looks at this directory. Takes no other spare's place."""
         key = SpareKey(agent.spec.name, directory)
-        if agent.spec.spare is None or not self.has_room:
+        if agent.spec.program.spare is None or not self.has_room:
             return
         history = self._history(key)
         if history.due_ms is None and not history.is_unused:
@@ -350,7 +351,7 @@ class SpareAgents:
         key = SpareKey(agent.spec.name, directory, conversation)
         for earlier in [earlier for earlier in self._candidates() if earlier.conversation and earlier != key]:
             self._forget(earlier, "another session was opened")
-        if agent.spec.spare is None or key in self._spares or not self.has_room:
+        if agent.spec.program.spare is None or key in self._spares or not self.has_room:
             return
         history = self._history(key)
         if history.due_ms is None and not history.is_unused:
@@ -488,7 +489,7 @@ class SpareAgents:
 
     async def _prepare(self, agent: Agent, key: SpareKey) -> Spare | None:
         """A spare that is not started yet, with all that its start depends on. None if there may be none."""
-        use, directory = agent.spec.spare, key.directory
+        use, directory = agent.spec.program.spare, key.directory
         if use is None or not agent.usable or not self._has_memory():
             return None
         try:
@@ -503,7 +504,7 @@ class SpareAgents:
         if state is None or tree is None:
             return None
         codec, setup = agent.spec.make(self._ids.factory()), self._setup(directory)
-        if setup.servers and self._setups.plugins is not None and not agent.spec.setup.reads_own:
+        if setup.servers and self._setups.plugins is not None and not agent.spec.abilities.setup.reads_own:
             self._setups.plugins.wake(directory, with_project=True)
         rules = self._config_rules(directory).all
         held, _ = await bounds_here(bounds(agent.spec, rules), self._agents.environment())

@@ -28,18 +28,15 @@ from shim.lib.errors import AgentError, ShimError
 from shim.processes.agent_pipes import AgentProcess
 from shim.processes.handle import AgentHandle
 from shim.processes.http_agent import HttpAgent
+from universal.agent_spec import AgentSpec
 from universal.codec import (
-    AgentSpec,
     Attachment,
     Codec,
-    Exit,
     Fact,
     FilesChanged,
     IdFactory,
     Interrupt,
     InterruptProcess,
-    LaunchOptions,
-    LaunchSpec,
     Model,
     Output,
     PermissionReply,
@@ -54,6 +51,7 @@ from universal.codec import (
 from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData
 from universal.host import HostAnswer, HostCall
 from universal.items import ItemKind
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.setup import NO_SETUP
 from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, TurnEnd, TurnMachine
 
@@ -277,7 +275,7 @@ class Driver:
         self.parts.append(Part({"form": FORM, **self._head(spec), "launch": about}))
         self._machine, self._exited, self._turns, self._facts, self._prompts = TurnMachine(), asyncio.Event(), 0, [], {}
         self._began = self._last_line_s = time.monotonic()
-        transport = HttpAgent if self._spec.transport == "http" else AgentProcess
+        transport = HttpAgent if self._spec.program.transport == "http" else AgentProcess
         self._handle = await transport.spawn(
             spec, self._environment, on_lines=self._on_lines, on_exit=self._on_exit, name=self._spec.name
         )

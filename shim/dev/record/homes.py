@@ -248,18 +248,18 @@ def lead_by_card(agent: str, home: Path, project: Path, url: str) -> Env:
 
 def _target(agent: str, prepare: Prepare, folder: str = "", **more: Any) -> Target:
     spec = agents()[agent]
-    return Target(prepare, spec.npm[0], spec.binaries[0], folder, lacks=spec.lacks, **more)
+    return Target(prepare, spec.program.npm[0], spec.program.binaries[0], folder, lacks=spec.abilities.lacks, **more)
 
 
 def _by_card(agent: str) -> Target:
     spec, record = agents()[agent], CARDS[agent][RECORD]
     return Target(
         lambda place, url: lead_by_card(agent, place.home, place.project, url),
-        package=record.get("pypi") or spec.npm[0],
-        program=spec.binaries[0],
+        package=record.get("pypi") or spec.program.npm[0],
+        program=spec.program.binaries[0],
         folder=f"acp/{agent}-",
         mode=record.get("mode", "build"),
-        lacks={"plan": "The protocol has no word for limits of a plan.", **spec.lacks},
+        lacks={"plan": "The protocol has no word for limits of a plan.", **spec.abilities.lacks},
         python=record.get("python", ""),
     )
 
@@ -273,14 +273,18 @@ TARGETS: Mapping[str, Target] = {
     "codex-acp": _target("codex-acp", _codex, "acp/codex-acp-", mode="read-only"),
     # The program is `opencode`, which is installed already.
     "opencode-acp": Target(
-        _opencode, agents()["opencode"].npm[0], "opencode", "acp/opencode-", lacks=agents()["opencode-acp"].lacks
+        _opencode,
+        agents()["opencode"].program.npm[0],
+        "opencode",
+        "acp/opencode-",
+        lacks=agents()["opencode-acp"].abilities.lacks,
     ),
     "pi-acp": _target("pi-acp", _pi, "acp/pi-acp-"),
     **{name: _by_card(name) for name, card in CARDS.items() if RECORD in card},
 }
 """Name in the registry -> the agent's target."""
 
-CANNOT: Mapping[str, str] = {name: spec.unrecorded for name, spec in agents().items() if spec.unrecorded}
+CANNOT: Mapping[str, str] = {name: spec.program.unrecorded for name, spec in agents().items() if spec.program.unrecorded}
 """Agents that cannot be recorded, and why."""
 
 

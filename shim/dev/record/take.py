@@ -18,7 +18,7 @@ from shim.dev.record.scrub import leaks, scrub
 from shim.dev.scripted.server import ScriptedModel, serve
 from shim.lib.errors import AgentError, AgentNotFound, ShimError
 from shim.processes.locate import locate
-from universal.codec import AgentSpec
+from universal.agent_spec import AgentSpec
 from universal.lib.jsonvalue import obj, text
 
 SAME_FAILURES = 2

@@ -27,7 +27,7 @@ from shim.sessions.history.checkpoints import read_ahead
 from shim.sessions.index.named_sessions import NewSession
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
-from universal.codec import modes_of
+from universal.agent_spec import modes_of
 from universal.session.changes import RequestOpened, SessionDeleted, StatusChanged
 from universal.session.values import ModelRef, SessionRecord, StepInfo, Text, ToolCall
 

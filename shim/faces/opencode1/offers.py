@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, cast
 
 from shim.agents.catalog import OfferedMode, models_of, takes_images, with_models
 from shim.agents.offered_commands import Offer, OfferedCommand
-from universal.codec import AgentSpec, Model
+from universal.agent_spec import AgentSpec
+from universal.codec import Model
 from universal.permissions import MODES
 from universal.sandbox import TIGHTER
 from universal.setup import NO_SETUP, PARTS, DirectorySetup
@@ -40,7 +41,7 @@ def providers(offers: Iterable[Offer]) -> list[host_types.Provider]:
 
 
 def _model(offer: Offer, model: Model) -> host_types.Model:
-    images, files = takes_images(offer, model), offer.spec.capabilities.files
+    images, files = takes_images(offer, model), offer.spec.abilities.capabilities.files
     fresh, output, cache_read, cache_write = model.price or (0, 0, 0, 0)
     return {
         "id": model.id,
@@ -84,9 +85,9 @@ def agent(mode: OfferedMode, offers: Sequence[Offer] = (), setup: DirectorySetup
         "permission": [{"permission": rule.permission, "pattern": rule.pattern, "action": rule.action} for rule in rules],
         "options": {"enforcement": enforced, "delivery": _delivery(mode)} if enforced and not mode.is_subagent else {},
     }
-    gaps: dict[str, list[str]] = {spec.name: [PARTS[part] for part in spec.setup.gaps(setup)] for spec in mode.specs}
+    gaps: dict[str, list[str]] = {spec.name: [PARTS[part] for part in spec.abilities.setup.gaps(setup)] for spec in mode.specs}
     if own is not None and own.idle:
-        gaps = {spec.name: [*gaps[spec.name], *own.idle] for spec in mode.specs if not spec.setup.reads_own}
+        gaps = {spec.name: [*gaps[spec.name], *own.idle] for spec in mode.specs if not spec.abilities.setup.reads_own}
     if missing := {name: parts for name, parts in gaps.items() if parts}:
         row["options"] = {**row["options"], "setup": {"withoutEffect": missing}}
     if own is not None:
@@ -100,15 +101,15 @@ def agent(mode: OfferedMode, offers: Sequence[Offer] = (), setup: DirectorySetup
 
 def _delivery(mode: OfferedMode) -> dict[str, object]:
     """What each agent does with a prompt that comes during a turn: takes it in at its next step, or lets it wait, and why."""
-    return {spec.name: {"queue": spec.no_steering} if spec.no_steering else "steer" for spec in mode.specs}
+    return {spec.name: {"queue": spec.abilities.no_steering} if spec.abilities.no_steering else "steer" for spec in mode.specs}
 
 
 def _enforcement(spec: AgentSpec) -> dict[str, object]:
     """Who enforces rules, which rules do not hold as written, and what the kernel holds in the agent's sandbox."""
-    enforcement, level = spec.enforcement, spec.sandbox.level
+    enforcement, level = spec.rules.enforcement, spec.rules.sandbox.level
     more = {"partial": enforcement.partial, "noAsks": enforcement.no_asks}
     reasons = {key: words for key, words in more.items() if words}
-    denies = spec.sandbox.shown if level != "auto" else spec.kernel_keys
+    denies = spec.rules.sandbox.shown if level != "auto" else spec.rules.kernel_keys
     kernel = {"sandbox": {"level": level, "denies": list(denies)}} if level in TIGHTER or denies else {}
     return {"by": enforcement.by, "missing": dict(enforcement.missing), **reasons, **kernel}
 

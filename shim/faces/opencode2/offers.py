@@ -73,7 +73,7 @@ def _all_models(offers: Sequence[Offer]) -> list[tuple[Offer, Model]]:
 
 
 def _model(offer: Offer, model: Model) -> host_types.ModelInfo:
-    images, files = takes_images(offer, model), offer.spec.capabilities.files
+    images, files = takes_images(offer, model), offer.spec.abilities.capabilities.files
     return {
         "id": model.id,
         "modelID": model.id,

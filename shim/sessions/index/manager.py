@@ -590,7 +590,7 @@ class SessionManager:
             variables = variables if parent.state is None else {**parent.state.variables, **variables}
         agent = self.deps.agents.get(state.session.agent)
         environment = {**self.deps.agents.environment(), **variables}
-        own = with_home(agent.spec.rules_in(environment), self.deps.home) if agent is not None else ()
+        own = with_home(agent.spec.rules.defaults_in(environment), self.deps.home) if agent is not None else ()
         defaults = (*DEFAULT_RULES, *own)
         directory = record.directory
         rules = self.deps.config_rules(directory, mode, None)

@@ -30,7 +30,7 @@ from shim.sessions.placement import LABELS_KEY
 from shim.sessions.session.dependencies import ProjectLike
 from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
-from universal.codec import modes_of
+from universal.agent_spec import modes_of
 from universal.events import EventType, SessionStartedData, UniversalEvent
 from universal.lib.jsonvalue import JsonObject, obj, text
 from universal.permissions import Rule

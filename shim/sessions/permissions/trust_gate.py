@@ -19,7 +19,8 @@ from shim.lib.errors import AgentError, ShimError
 from shim.sessions.permissions.trust_question import TRUST, Answer, TrustQuestions, question_of
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import Rules, SessionState
-from universal.codec import AgentSpec, QuestionReply
+from universal.agent_spec import AgentSpec
+from universal.codec import QuestionReply
 from universal.events import EventType
 from universal.permissions import Access
 
@@ -69,7 +70,7 @@ class TrustGate:
         None: the turn has ended meanwhile. Raises AgentError if the agent cannot start without them.
         """
         for _ in range(ASKED_AGAIN):
-            verdict = await asyncio.to_thread(self._trust.look, self._directory, spec.project_settings.reads)
+            verdict = await asyncio.to_thread(self._trust.look, self._directory, spec.rules.project_settings.reads)
             settings, decision = verdict.settings, verdict.decision
             if decision == "undecided" and settings.digest in self._answers:
                 decision = self._answers[settings.digest] or "undecided"
@@ -142,7 +143,7 @@ class TrustGate:
 
     def _without(self, spec: AgentSpec, settings: ProjectSettings, *, answered: bool) -> bool:
         """Go on without the settings, with one notice. Raises AgentError if the agent cannot."""
-        use = spec.project_settings
+        use = spec.rules.project_settings
         read_settings = [setting for setting in settings.settings if setting.family in use.reads]
         used = [setting for setting in read_settings if not use.leaves_out or setting.key in use.always]
         command = f"`opencode-shim trust {self._directory}`"

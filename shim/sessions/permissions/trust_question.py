@@ -10,7 +10,7 @@ import asyncio
 from typing import Literal, TypeAlias
 
 from shim.host.trust.project_settings import ProjectSettings
-from universal.codec import AgentSpec
+from universal.agent_spec import AgentSpec
 from universal.events import Question, QuestionData, QuestionOption
 
 QUESTION_S = 120.0
@@ -58,7 +58,7 @@ def question_of(id_: str, spec: AgentSpec, settings: ProjectSettings) -> Questio
     lines = [f"[{number}] {setting.line}" for number, setting in enumerate(settings.settings[:SHOWN], 1)]
     if (more := len(settings.settings) - SHOWN) > 0:
         lines.append(f"and {more} more: `opencode-shim trust {settings.root}` lists all")
-    use = spec.project_settings
+    use = spec.rules.project_settings
     read_settings = [setting for setting in settings.settings if setting.family in use.reads]
     left_out = use.leaves_out and not any(setting.key in use.always for setting in read_settings)
     prompt = (

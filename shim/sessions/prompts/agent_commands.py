@@ -20,7 +20,7 @@ async def with_commands(manager: SessionManager, agents: Iterable[Agent], direct
     sees a removed file some seconds late, so what the files had and have no more is left out of its report.
     """
     deps, offers = manager.deps, list(agents)
-    without_files = {agent.spec.name for agent in offers if not agent.spec.command_sources.folders}
+    without_files = {agent.spec.name for agent in offers if not agent.spec.abilities.command_sources.folders}
     reported = {name: rows for name, rows in deps.local_offers.commands(directory).items() if name in without_files}
     for actor in manager.index.actors():
         codec = actor.process.codec
@@ -34,15 +34,15 @@ def _files(
     manager: SessionManager, agents: list[Agent], directory: str
 ) -> dict[str, tuple[tuple[SlashCommand, ...], Collection[str]]]:
     """Agent -> the commands in its files, and the names of removed files."""
-    deps, specs = manager.deps, [agent.spec for agent in agents if agent.spec.command_sources.folders]
+    deps, specs = manager.deps, [agent.spec for agent in agents if agent.spec.abilities.command_sources.folders]
     if deps.command_files is None or not specs:
         return {}
-    families = {name for agent in deps.agents.list_agents() if agent.usable for name in agent.spec.project_settings.reads}
+    families = {name for agent in deps.agents.list_agents() if agent.usable for name in agent.spec.rules.project_settings.reads}
     is_trusted = deps.trust is None or deps.trust.is_trusted(directory, families)
     rows: dict[str, tuple[tuple[SlashCommand, ...], Collection[str]]] = {}
     for spec in specs:
-        found = deps.command_files.find(directory, spec.command_sources, with_project=is_trusted)
-        rows[spec.name] = found, deps.command_files.removed_names(directory, spec.command_sources, found)
+        found = deps.command_files.find(directory, spec.abilities.command_sources, with_project=is_trusted)
+        rows[spec.name] = found, deps.command_files.removed_names(directory, spec.abilities.command_sources, found)
     return rows
 
 

@@ -203,7 +203,7 @@ async def _has_subagents(manager: SessionManager, state: SessionState, body: Pro
         choice = await choose(manager.deps, state.session, body)
     except UnknownChoice:
         return True
-    return choice.agent.spec.capabilities.subagents
+    return choice.agent.spec.abilities.capabilities.subagents
 
 
 async def _expand(
@@ -263,7 +263,9 @@ async def _refusals_of(
         return {}
     deps, directory = manager.deps, actor.directory
     agent = (await choose(deps, actor.main.session, body)).agent.spec
-    if deps.trust is not None and not await asyncio.to_thread(deps.trust.is_trusted, directory, agent.project_settings.reads):
+    if deps.trust is not None and not await asyncio.to_thread(
+        deps.trust.is_trusted, directory, agent.rules.project_settings.reads
+    ):
         return dict.fromkeys(lines, _UNTRUSTED)
     policy = manager.policy(actor.main, mode)
     place = Place(directory, (repository_of(directory),), deps.home, os.path.realpath, os.path.isdir)

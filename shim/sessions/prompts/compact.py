@@ -20,7 +20,7 @@ from universal.session.values import CompactionMark, ModelRef, StepInfo
 def can_compact(agent: Agent) -> bool:
     """Whether an agent has a request or a command for compaction."""
     name = COMPACT.removeprefix("/")
-    return agent.spec.capabilities.compact or any(c.name == name for c in agent.catalogue.commands)
+    return agent.spec.abilities.capabilities.compact or any(c.name == name for c in agent.catalogue.commands)
 
 
 async def compact(manager: SessionManager, session_id: str, model: ModelRef, *, auto: bool = False) -> bool:

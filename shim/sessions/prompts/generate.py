@@ -20,7 +20,8 @@ from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
-from universal.codec import Fact, modes_of
+from universal.agent_spec import modes_of
+from universal.codec import Fact
 from universal.events import ErrorData, EventType, ItemData, QuestionData, SessionStartedData, UniversalEvent
 from universal.items import ItemKind, ToolCallPart
 from universal.permissions import Policy, Rule

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from shim.lib.errors import AgentError
 from shim.sessions.session.native_sessions import NativeSession
-from universal.codec import LaunchOptions, Prompt
+from universal.codec import Prompt
 from universal.items import Item
+from universal.launch import LaunchOptions
 from universal.lib.jsonvalue import JsonObject
 from universal.session.user_prompt import Delivery, UserPrompt, model_json, with_prompt
 from universal.session.values import ModelRef

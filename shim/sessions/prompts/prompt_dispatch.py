@@ -33,7 +33,8 @@ from shim.sessions.session.session_agent import SessionAgent
 from shim.sessions.session.session_state import Rules, SessionState, TurnInputs
 from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
-from universal.codec import Codec, Fact, HeldCalls, Prompt
+from universal.agent_spec import HeldCalls
+from universal.codec import Codec, Fact, Prompt
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData
 from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart, TextPart
 from universal.lib.jsonvalue import JsonObject
@@ -231,16 +232,16 @@ class PromptDispatcher:
         if names and (config := self._state.config_at_start) is not None:  # as OpenCode's own agent for titles
             names = "title" not in config.disabled_agents
         prompt = replace(dispatch.prompt, rules=rules, session_rules=session_rules, setup=setup, names=names)
-        if setup.text and agent is not None and self._process.lacks_text(agent.spec.setup, setup.text):
+        if setup.text and agent is not None and self._process.lacks_text(agent.spec.abilities.setup, setup.text):
             prompt = replace(prompt, system="\n\n".join(filter(None, (setup.text, prompt.system))))
         if prompt.schema is not None and agent is not None:
-            prompt = with_schema(prompt, agent.spec.structured)
+            prompt = with_schema(prompt, agent.spec.abilities.structured)
         return replace(dispatch, prompt=prompt)
 
     def _wake_plugins(self, agent: Agent) -> None:
         """Start what runs the agent's tools and plugins, unless the agent runs them itself."""
         plugins = self._deps.setups.plugins
-        if plugins is not None and not agent.spec.setup.reads_own:
+        if plugins is not None and not agent.spec.abilities.setup.reads_own:
             plugins.wake(self._directory, with_project=self.has_project_settings)
 
     @property
@@ -344,7 +345,7 @@ class PromptDispatcher:
         for its snapshot, which tells whether there are any.
         """
         agent = self._deps.agents.get(pending.agent)
-        calls = None if agent is None else agent.spec.held_calls
+        calls = None if agent is None else agent.spec.rules.held_calls
         is_command = pending.prompt.compact or pending.prompt.text.lstrip().startswith(COMMAND_SIGNS)
         if calls is None or is_command or not self._snapshots.are_certain:
             return False
@@ -400,8 +401,8 @@ class PromptDispatcher:
     def _notify_gaps(self, agent: Agent, unheld_why: str) -> None:
         """Tell a person, once for each agent, which of their rules cannot be enforced with it, and what it leaves out."""
         policy, spec = self._rules.policy(self._state, self._process.chosen[0]), agent.spec
-        gaps = spec.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, self._process.sandbox.bounds))
-        missing = spec.setup.gaps(self._process.setup(with_project=self.has_project_settings))
+        gaps = spec.rules.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, self._process.sandbox.bounds))
+        missing = spec.abilities.setup.gaps(self._process.setup(with_project=self.has_project_settings))
         rules_text = gaps_notice(spec.title, gaps) if gaps else ""
         setup_text = setup_notice(spec.title, missing) if missing else ""
         sandbox_text = without_sandbox(spec, unheld_why, is_missed=bool(gaps))

@@ -17,7 +17,8 @@ from shim.lib.ids import ID_FORM, ID_LIMIT, Ids, is_id
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PromptPayload, accepted_prompt, attachment
 from shim.sessions.session.dependencies import SessionDeps
-from universal.codec import Attachment, Model, modes_of
+from universal.agent_spec import modes_of
+from universal.codec import Attachment, Model
 from universal.items import ContentPart, FileRefPart, ImagePart, TextPart
 from universal.lib.jsonvalue import JsonObject, text
 from universal.permissions import BUILD
@@ -102,7 +103,7 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
         why = f" {missing.located.why}" if missing is not None and missing.located.why else ""
         why = why if config.offers(provider) else ' "disabled_providers" of opencode.json has it.'
         raise UnknownChoice(f'Provider not found: "{provider}".{why} Available: {names}.')
-    if agent.spec.setup.reads_own:
+    if agent.spec.abilities.setup.reads_own:
         agent = await _agent_there(deps, agent, session.record.directory, model_id, body.mode or session.record.mode)
     catalogue = agent.catalogue
     model_id = model_id or catalogue.default_model or (catalogue.models[0].id if catalogue.models else OWN_CHOICE)
@@ -113,7 +114,7 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
     mode = body.mode or session.record.mode or _default_mode(config, [*agent_modes, *config.primary_agents])
     base = ""
     if mode in config.primary_agents and mode not in agent_modes:
-        if agent.spec.setup.reads_own:  # it would run without the agent's rules, which it reads itself
+        if agent.spec.abilities.setup.reads_own:  # it would run without the agent's rules, which it reads itself
             raise UnknownChoice(f'{agent.spec.title} does not have the agent "{mode}" here. Trust the project if it is its own.')
         base = BUILD
     elif mode not in agent_modes:
@@ -155,7 +156,7 @@ async def _default_model(deps: SessionDeps, directory: str, config: OpenCodeConf
     agents = deps.agents
     provider, _, model_id = (config.model or "").partition("/")
     agent = await agents.offer(provider) if model_id and config.offers(provider) else None
-    if agent is not None and agent.spec.setup.reads_own:
+    if agent is not None and agent.spec.abilities.setup.reads_own:
         agent = await _agent_there(deps, agent, directory, model_id, None)
     if agent is not None and _model(agent, model_id) is not None:
         return provider, model_id
@@ -189,7 +190,7 @@ def _model(agent: Agent, id_: str) -> Model | None:
     for model in models:
         if model.id == id_:
             return model
-    untold = not models or agent.catalogue is agent.spec.default_catalogue
+    untold = not models or agent.catalogue is agent.spec.abilities.catalogue
     return Model(id_, id_) if untold or id_ == OWN_CHOICE else None
 
 

@@ -1,7 +1,7 @@
 """Answers in a JSON schema (`format` of a prompt): what the agent is told, and what its answer is worth.
 
-Claude Code and Codex get the schema (`AgentSpec.structured`), other agents are told it. Whatever an agent does, its answer is
-checked here, and asked for again, within the same turn, as often as the prompt says.
+Claude Code and Codex get the schema (`AgentAbilities.structured`), other agents are told it. Whatever an agent does, its answer
+is checked here, and asked for again, within the same turn, as often as the prompt says.
 """
 
 from __future__ import annotations

@@ -41,7 +41,6 @@ from shim.sessions.undo.step_snapshots import LAST_S, StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
 from universal.codec import (
     Codec,
-    Exit,
     Fact,
     FilesChanged,
     Interrupt,
@@ -57,6 +56,7 @@ from universal.codec import (
 )
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, SessionEndedData, SessionStartedData
 from universal.host import HostCall
+from universal.launch import Exit
 from universal.lib.jsonvalue import obj, text
 from universal.permissions import Policy
 from universal.tools.accesses import Place

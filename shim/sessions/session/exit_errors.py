@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from shim.processes.tail import parse_tail
 from shim.sessions.prompts.pending_prompt import PendingPrompt
-from universal.codec import Exit
 from universal.events import ErrorData, SessionEndedData
 from universal.items import Json
+from universal.launch import Exit
 from universal.session.values import NOT_BEGUN, START_FAILED
 
 SESSION_NOT_FOUND = "session_not_found"

@@ -20,21 +20,10 @@ from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.edited_files import EditedFiles
 from shim.sessions.session.session_sandbox import SandboxSession, SessionSandbox
 from shim.sessions.session.tape import Tape, on_holder
-from universal.codec import (
-    Catalogue,
-    Codec,
-    Command,
-    Exit,
-    Fact,
-    Interrupt,
-    LaunchOptions,
-    Output,
-    PermissionReply,
-    Prompt,
-    SetTimer,
-)
+from universal.codec import Catalogue, Codec, Command, Fact, Interrupt, Output, PermissionReply, Prompt, SetTimer
 from universal.events import EventType, PermissionData
 from universal.host import HostAnswer, HostCall, HostDone, StopCommand
+from universal.launch import Exit, LaunchOptions
 from universal.lib.jsonvalue import obj, text
 from universal.setup import DirectorySetup, SetupUse
 from universal.tools.cards import view_call
@@ -282,7 +271,7 @@ class SessionAgent:
     async def format_file(self, path: str) -> FormattedFile | None:
         """Format a file. None if nothing has changed it. None runs for an agent in a sandbox: it would run outside of it."""
         formatters, agent = self._deps.setups.formatters, self._deps.agents.get(self.agent or "")
-        if formatters is None or agent is None or agent.spec.setup.reads_own or self.sandbox.bounds is not None:
+        if formatters is None or agent is None or agent.spec.abilities.setup.reads_own or self.sandbox.bounds is not None:
             return None
         return await formatters.format(self._directory, path, with_project=self.reads_project)
 
@@ -292,7 +281,7 @@ class SessionAgent:
     async def plugin_verdict(self, session_id: str, data: PermissionData) -> PluginVerdict:
         """Show a call to the person's plugins."""
         plugins, agent = self._deps.setups.plugins, self._deps.agents.get(self.agent or "")
-        if plugins is None or agent is None or agent.spec.setup.reads_own:
+        if plugins is None or agent is None or agent.spec.abilities.setup.reads_own:
             return PluginVerdict()
         meta = obj(data.metadata)
         view = view_call(agent.spec.name, text(meta.get("tool"), data.action), obj(meta.get("input")), [])

@@ -476,7 +476,7 @@ class SessionState:
         return effects
 
     def _add_metadata(self, metadata: dict[str, Any]) -> None:
-        """Add up usage and cost of the prompts of a turn. The last anchor counts (`AgentSpec.rewinds`)."""
+        """Add up usage and cost of the prompts of a turn. The last anchor counts (`AgentAbilities.rewinds`)."""
         if "anchor" in metadata:
             self.turn_metadata["anchor"] = {"agent": self.session.agent, "id": metadata["anchor"]}
         cost = metadata.get("cost")

@@ -29,16 +29,8 @@ from shim.lib.ids import tied_id
 from shim.processes.handle import AgentHandle
 from shim.processes.held_process import HeldProcess, Hold, NumberedLine, sweep
 from shim.store.writer import GroupWriter
-from universal.codec import (
-    Codec,
-    Interrupt,
-    LaunchOptions,
-    Output,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    WriteLine,
-)
+from universal.codec import Codec, Interrupt, Output, PermissionReply, Prompt, QuestionReply, WriteLine
+from universal.launch import LaunchOptions
 from universal.lib.jsonvalue import JsonObject
 
 log = structlog.get_logger()

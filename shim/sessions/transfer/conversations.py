@@ -21,7 +21,7 @@ from shim.sessions.session.dependencies import DirectoryProject
 from shim.sessions.session.native_sessions import NativeSession
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.transfer.fork import announce
-from universal.codec import Conversation, ConversationEvent, ConversationPrompt
+from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt
 from universal.events import EventData, EventType, ItemData, Source, TurnData, UniversalEvent
 from universal.items import TextPart
 from universal.lib.jsonline import parse
@@ -64,7 +64,7 @@ async def stored_sessions(manager: SessionManager, agent: Agent, directory: str,
             if own is not None:
                 yield own._replace(updated_ms=updated_ms)
 
-    if (store := agent.spec.conversations) is None:
+    if (store := agent.spec.abilities.conversations) is None:
         return []
     if store.files:
         found = await asyncio.to_thread(lambda: [*islice(look(), LISTED)])
@@ -82,7 +82,7 @@ async def open_stored(
     manager: SessionManager, agent: Agent, id_: str, project: DirectoryProject, directory: str
 ) -> SessionRecord:
     """Make a session of a conversation, or return the one that has it. Raises InvalidRequest, LimitReached, Forbidden."""
-    name, store, model = agent.spec.name, agent.spec.conversations, agent.catalogue.default_model or "default"
+    name, store, model = agent.spec.name, agent.spec.abilities.conversations, agent.catalogue.default_model or "default"
 
     def find() -> SessionRecord | None:
         return next((e.record for e in manager.index if (native := e.native.get(name)) is not None and native.id == id_), None)
@@ -162,7 +162,7 @@ async def _copy(state: SessionState, events: Sequence[ConversationEvent], manage
 
 def _files(manager: SessionManager, agent: Agent, name: str) -> list[tuple[int, Path]]:
     """(time of the last change in ms, path) of the agent's files with this id, the newest first. Blocking."""
-    folder, own = agent.spec.own_folder, agent.spec.conversations
+    folder, own = agent.spec.rules.own_folder, agent.spec.abilities.conversations
     if folder is None or own is None:
         return []
     environ = manager.deps.agents.environment()
@@ -177,7 +177,7 @@ def _files(manager: SessionManager, agent: Agent, name: str) -> list[tuple[int, 
 
 def _read(agent: Agent, path: Path, directory: str) -> Conversation | None:
     """The conversation of a file, from its beginning and its end. None for one of another directory, or that is gone."""
-    own = agent.spec.conversations
+    own = agent.spec.abilities.conversations
     with suppress(OSError), disk.open_file(path) as (file, state):
         head = file.read(LOOK_BYTES)
         file.seek(max(state.st_size - LOOK_BYTES, len(head)))
@@ -192,7 +192,7 @@ def _read(agent: Agent, path: Path, directory: str) -> Conversation | None:
 
 async def _ask_program(manager: SessionManager, agent: Agent, directory: str, id_: str = "") -> JsonObject:
     """The answer of the agent's own program about its conversations, or {} for an error. Raises AgentError."""
-    store, path = agent.spec.conversations, agent.located.path
+    store, path = agent.spec.abilities.conversations, agent.located.path
     if store is None or path is None:
         return {}
     environ, lines = manager.deps.agents.environment(), store.ask(directory, id_)

@@ -132,7 +132,7 @@ async def _rewind(manager: SessionManager, actor: SessionActor, messages: list[s
     """Rewind the conversations of agents that can do it, and return their names. Others get a note."""
     agents = {name for id_ in messages for name in actor.main.session.messages.known_by(id_)}
     specs = [agent.spec for name in agents if (agent := manager.deps.agents.get(name)) is not None]
-    able = [spec.name for spec in specs if spec.rewinds]
+    able = [spec.name for spec in specs if spec.abilities.rewinds]
     if point.part_id is not None or not able:
         return frozenset()
     await manager.deps.store.flush()

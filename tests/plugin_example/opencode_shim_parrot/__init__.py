@@ -9,28 +9,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from universal.agent_spec import AgentAbilities, AgentProgram, AgentSpec, Capabilities
 from universal.agents.kit import Context, Speech
-from universal.codec import (
-    AgentSpec,
-    Capabilities,
-    Catalogue,
-    Codec,
-    Command,
-    Exit,
-    Fact,
-    IdFactory,
-    Interrupt,
-    LaunchOptions,
-    LaunchSpec,
-    Mode,
-    Model,
-    Output,
-    Prompt,
-    Signal,
-    WriteLine,
-)
+from universal.codec import Catalogue, Codec, Command, Fact, IdFactory, Interrupt, Mode, Model, Output, Prompt, Signal, WriteLine
 from universal.events import ErrorData, EventType
 from universal.items import ToolResultPart
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.lib.jsonline import digest, parse
 from universal.lib.jsonvalue import arr, obj, text
 from universal.turn import Input
@@ -115,11 +99,15 @@ PARROT = AgentSpec(
     name="parrot",
     title="Parrot",
     make=ParrotCodec,
-    binaries=("parrot",),
-    env_override="SHIM_PARROT_BIN",
-    version_args=("--version",),
-    capabilities=Capabilities(deltas=True, interrupt=True),
-    modes=(Mode("build", "Parrots.", ""),),
-    default_catalogue=Catalogue(),
-    install_hint="Install it with `pip install parrot`.",
+    program=AgentProgram(
+        binaries=("parrot",),
+        version_args=("--version",),
+        env_override="SHIM_PARROT_BIN",
+        install_hint="Install it with `pip install parrot`.",
+    ),
+    abilities=AgentAbilities(
+        capabilities=Capabilities(deltas=True, interrupt=True),
+        modes=(Mode("build", "Parrots.", ""),),
+        catalogue=Catalogue(),
+    ),
 )

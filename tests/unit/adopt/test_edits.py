@@ -14,13 +14,13 @@ from tools.adopt.edits import set_pin, set_tested, version_ranges, with_version
 from universal.agents.acp.cards import CARDS
 from universal.registry import agents
 
-SPEC = 'PI = AgentSpec(\n    name=NAME,\n    tested=("0.73.1", "0.87.1"),\n)\n'
+SPEC = 'PI = AgentSpec(\n    name=NAME,\n    program=AgentProgram(tested=("0.73.1", "0.87.1")),\n)\n'
 PROFILES = """KNOWN = (
     Profile(
         "a-acp",
-        tested=("0.1.0",),
+        AgentProgram(tested=("0.1.0",)),
     ),
-    Profile("b-acp", tested=("2.0.0", "2.1.0")),
+    Profile("b-acp", AgentProgram(tested=("2.0.0", "2.1.0"))),
 )
 """
 
@@ -57,7 +57,7 @@ def test_tested_versions_are_the_oldest_and_the_newest(tested: tuple[str, ...], 
 
 def test_each_tested_agent_of_the_registry_has_one_row_on_one_line() -> None:
     for name, spec in agents().items():
-        if spec.tested and name not in CARDS:
+        if spec.program.tested and name not in CARDS:
             [row] = version_ranges(name)
             assert row.node.lineno == row.node.end_lineno
 

@@ -8,7 +8,7 @@ import pytest
 
 from shim.agents.catalog import SHARED_MODES, modes
 from tests.fakes.agents_directory import FakeAgent
-from universal.codec import AgentSpec
+from universal.agent_spec import AgentSpec
 from universal.registry import agents
 
 SPECS = agents()
@@ -16,19 +16,19 @@ TITLES = ("Claude", "Codex", "Pi ", "Amp", "OpenCode", "Gemini", "Qwen", "Copilo
 
 
 def mode_descriptions(*specs: AgentSpec) -> dict[str, str]:
-    return {mode.name: mode.description for mode in modes([FakeAgent(spec, spec.default_catalogue) for spec in specs])}
+    return {mode.name: mode.description for mode in modes([FakeAgent(spec, spec.abilities.catalogue) for spec in specs])}
 
 
 def test_one_agent_describes_its_modes_itself() -> None:
     for spec in SPECS.values():
         found = mode_descriptions(spec)
-        assert {mode.id: mode.description for mode in spec.modes}.items() <= found.items()
+        assert {mode.id: mode.description for mode in spec.abilities.modes}.items() <= found.items()
 
 
 @pytest.mark.parametrize(("one", "two"), list(combinations(["claude", "codex", "pi", "mock", "amp"], 2)))
 def test_no_mode_that_two_agents_share_is_described_as_the_first_ones(one: str, two: str) -> None:
     specs = SPECS[one], SPECS[two]
-    own = [{mode.id: mode.description for mode in spec.modes} for spec in specs]
+    own = [{mode.id: mode.description for mode in spec.abilities.modes} for spec in specs]
     for name, words in mode_descriptions(*specs).items():
         if name in own[0] and name in own[1] and own[0][name] != own[1][name]:
             assert words == SHARED_MODES[name]
@@ -45,6 +45,6 @@ def test_a_mode_of_some_agents_names_them() -> None:
 
 def test_a_mode_knows_the_agents_that_have_it() -> None:
     specs = SPECS["claude"], SPECS["amp"]
-    found = {mode.name: mode.specs for mode in modes([FakeAgent(spec, spec.default_catalogue) for spec in specs])}
+    found = {mode.name: mode.specs for mode in modes([FakeAgent(spec, spec.abilities.catalogue) for spec in specs])}
     for name in ("build", "accept-edits"):
-        assert found[name] == tuple(spec for spec in specs if name in {mode.id for mode in spec.modes})
+        assert found[name] == tuple(spec for spec in specs if name in {mode.id for mode in spec.abilities.modes})

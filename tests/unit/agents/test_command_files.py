@@ -10,13 +10,13 @@ import pytest
 
 from shim.agents import command_files
 from shim.agents.command_files import CommandFiles
+from universal.agent_spec import AgentSpec
 from universal.agents.acp.spec import ACP_AGENTS
 from universal.agents.claude.spec import CLAUDE
 from universal.agents.codex.spec import CODEX
 from universal.agents.opencode.spec import OPENCODE
 from universal.agents.opencode2.spec import OPENCODE2
 from universal.agents.pi.spec import PI
-from universal.codec import AgentSpec
 from universal.slash_commands import SlashCommand
 
 ACP = {spec.name: spec for spec in ACP_AGENTS}
@@ -73,7 +73,7 @@ def files_of(project: Path) -> CommandFiles:
 
 
 def find(project: Path, spec: AgentSpec, below: str = "", *, with_project: bool = True) -> dict[str, SlashCommand]:
-    found = files_of(project).find(str(project / below), spec.command_sources, with_project=with_project)
+    found = files_of(project).find(str(project / below), spec.abilities.command_sources, with_project=with_project)
     return {command.name: command for command in found}
 
 
@@ -107,7 +107,7 @@ def test_a_change_is_seen_at_the_next_look(project: Path) -> None:
     files, path = files_of(project), project / ".claude/commands/plain.md"
 
     def description() -> str | None:
-        found = files.find(str(project), CLAUDE.command_sources, with_project=True)
+        found = files.find(str(project), CLAUDE.abilities.command_sources, with_project=True)
         return next((command.description for command in found if command.name == "plain"), None)
 
     assert description() == "Just a body line"

@@ -17,9 +17,12 @@ from shim.lib.errors import AgentError, AgentNotFound
 from shim.lib.ids import Ids
 from shim.processes.inprocess import InProcessAgent, Program, Stdio
 from shim.store.memory import MemoryStore
+from tests.support.specs import change
+from universal.agent_spec import AgentSpec, SpareUse
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK
-from universal.codec import AgentSpec, Catalogue, Codec, Exit, IdFactory, LaunchOptions, LaunchSpec, Model, SpareUse
+from universal.codec import Catalogue, Codec, IdFactory, Model
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 
 SCRIPT = """#!/bin/sh
 if [ "$1" = --version ]; then echo "@VERSION@ (Fake)"; exit 0; fi
@@ -44,17 +47,17 @@ FALLBACK = Catalogue(models=(Model("fallback", "Fallback"),), default_model="fal
 
 def spec(name: str = "fake", **changes: object) -> AgentSpec:
     """A registry row of an agent with a program."""
-    row = replace(
+    row = change(
         MOCK,
         name=name,
         title=name.capitalize(),
         binaries=(f"{name}-agent",),
         env_override=f"SHIM_{name.upper()}_BIN",
         version_args=("--version",),
-        default_catalogue=FALLBACK,
+        catalogue=FALLBACK,
         install_hint=f"Install it with: npm install {name}.",
     )
-    return replace(row, **changes)  # type: ignore[arg-type]  # fields of the row
+    return change(row, **changes)
 
 
 class Machine:
@@ -425,7 +428,7 @@ async def test_a_process_that_cannot_be_started_is_the_reason() -> None:
 def test_stored_offers_survive_json() -> None:
     from shim.agents.discovery import StoredOffer
 
-    kept = StoredOffer("/bin/x", "stamp", "1.0.0", MOCK.default_catalogue)
+    kept = StoredOffer("/bin/x", "stamp", "1.0.0", MOCK.abilities.catalogue)
     assert from_store(to_store(kept)) == kept
 
 

@@ -18,7 +18,7 @@ from shim.lib.errors import AgentStartFailed, InvalidRequest
 from shim.lib.ids import Ids
 from tests.http.conftest import git, repository
 from tests.unit.test_layout import OURS, read
-from universal.codec import LaunchOptions
+from universal.launch import LaunchOptions
 from universal.registry import agents
 
 EVIL = ("--dangerously-skip-permissions", "-e", "--upload-pack=touch evil", "--", "-")

@@ -16,12 +16,13 @@ from shim.host.config.config_reader import Source
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.errors import AgentError
 from shim.processes.locate import ProgramLocation
+from tests.support.specs import change
 from universal.agents.mock.spec import MOCK
 from universal.codec import Catalogue, Model
 from universal.setup import SetupUse
 from universal.slash_commands import SlashCommand
 
-AT_HOME = Agent(replace(MOCK, setup=SetupUse(reads_own=True)), ProgramLocation(""), Catalogue((Model("home", "Home"),), "home"))
+AT_HOME = Agent(change(MOCK, setup=SetupUse(reads_own=True)), ProgramLocation(""), Catalogue((Model("home", "Home"),), "home"))
 OTHER = replace(AT_HOME, spec=MOCK)
 THERE = Catalogue((Model("there", "There"),), "there", (SlashCommand("look", "Look"),))
 WAIT_S = 5

@@ -7,7 +7,6 @@ import json
 import stat
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,11 @@ from shim.lib.clock import ManualClock
 from shim.lib.errors import AgentStartFailed
 from shim.lib.ids import Ids
 from shim.store.memory import MemoryStore
+from tests.support.specs import change
 from universal.agents.amp.codec import AmpCodec
 from universal.agents.amp.spec import AMP
-from universal.codec import Exit, LaunchOptions, LaunchSpec, SettingsFile
 from universal.items import Json
+from universal.launch import Exit, LaunchOptions, LaunchSpec, SettingsFile
 from universal.permissions import rules_from_config
 
 LIMIT_S = 20.0
@@ -83,7 +83,7 @@ async def test_amp_gets_its_rules_in_a_file_that_is_removed_at_its_end(tmp_path:
     environ = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(tmp_path)}
     clock, store, exits = ManualClock(), MemoryStore(), asyncio.Queue[Exit]()
     await store.open()
-    directory = AgentDirectory({"amp": replace(AMP, login=None)}, clock=clock, ids=Ids(clock), store=store, environ=environ)
+    directory = AgentDirectory({"amp": change(AMP, login=None)}, clock=clock, ids=Ids(clock), store=store, environ=environ)
     try:
         async with asyncio.timeout(LIMIT_S):
             await directory.start()

@@ -12,7 +12,7 @@ from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.store.memory import MemoryStore
 from universal.agents.acp.spec import custom_spec
-from universal.codec import LaunchOptions
+from universal.launch import LaunchOptions
 
 WAIT_S = 20.0
 

@@ -13,7 +13,7 @@ from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.processes.locate import INSTALLED
 from shim.store.memory import MemoryStore
-from universal.codec import AgentSpec
+from universal.agent_spec import AgentSpec
 from universal.registry import agents
 
 WAIT_S = 20.0
@@ -62,8 +62,8 @@ class Place:
 
 def test_packages_are_those_of_the_hint() -> None:
     for name, spec in agents().items():
-        assert all(package in spec.install_hint for package in spec.npm), name
-        assert bool(spec.npm) == ("npm install" in spec.install_hint), name
+        assert all(package in spec.program.install_hint for package in spec.program.npm), name
+        assert bool(spec.program.npm) == ("npm install" in spec.program.install_hint), name
 
 
 async def test_an_agent_is_installed_and_found(tmp_path: Path) -> None:
@@ -120,15 +120,15 @@ async def test_a_server_that_stops_ends_it(tmp_path: Path) -> None:
                 await installing
 
 
-ON_NPM = [spec for spec in agents().values() if spec.npm]
+ON_NPM = [spec for spec in agents().values() if spec.program.npm]
 
 
 @pytest.mark.parametrize("spec", ON_NPM, ids=lambda spec: spec.name)
 def test_an_install_hint_names_the_packages(spec: AgentSpec) -> None:
-    assert f"npm install -g {' '.join(spec.npm)}" in spec.install_hint
+    assert f"npm install -g {' '.join(spec.program.npm)}" in spec.program.install_hint
 
 
 def test_agents_on_npm_are_installed_by_their_living_packages() -> None:
-    by_name = {spec.name: spec.npm for spec in ON_NPM}
+    by_name = {spec.name: spec.program.npm for spec in ON_NPM}
     assert by_name["opencode2"] == ("@opencode/cli",)
     assert by_name["kimi"] == ("@moonshot-ai/kimi-code",)

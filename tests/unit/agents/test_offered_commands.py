@@ -11,10 +11,12 @@ from shim.agents.offered_commands import BREAKING, RESERVED_NAMES, commands, nat
 from shim.sessions.prompts.built_in_commands import BuiltInCommand, templates
 from tests.fakes.agents_directory import FakeAgent, agent
 from tests.support.recordings import load_all
+from tests.support.specs import change
 from universal.agents.claude.spec import CLAUDE
 from universal.claude_code import INTERNAL_COMMANDS, WITHHELD_COMMANDS
-from universal.codec import Catalogue, SlashCommand
+from universal.codec import Catalogue
 from universal.lib.jsonvalue import arr, obj
+from universal.slash_commands import SlashCommand
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class CommandAgent:
 
     def offer(self) -> FakeAgent:
         made = agent(self.name, self.title, Catalogue(commands=tuple(SlashCommand(c, f"does {c}") for c in self.commands)))
-        return made if self.is_program else replace(made, spec=replace(made.spec, binaries=()))
+        return made if self.is_program else replace(made, spec=change(made.spec, binaries=()))
 
 
 def command_descriptions(
@@ -128,7 +130,7 @@ def test_the_terminal_and_the_web_ui_were_both_read() -> None:
 def test_internal_commands_are_listed_if_all_are_asked_for_and_may_be_sent_anyway() -> None:
     rows = (SlashCommand("usage"), SlashCommand("heapdump"), SlashCommand("doctor", is_file=True))
     made = agent("claude", "Claude Code", Catalogue(commands=rows))
-    claude = replace(made, spec=replace(made.spec, internal_commands=INTERNAL_COMMANDS))
+    claude = replace(made, spec=change(made.spec, internal_commands=INTERNAL_COMMANDS))
     assert [command.name for command in commands([claude], ())] == ["usage", "doctor"], "a person's own is listed"
     assert [command.name for command in commands([claude], (), has_internal=True)] == ["usage", "heapdump", "doctor"]
     assert native_command(claude, "heapdump") is not None

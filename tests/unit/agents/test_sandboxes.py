@@ -14,7 +14,8 @@ from shim.lib.errors import AgentStartFailed, InvalidRequest
 from shim.lib.settings import Settings
 from shim.lib.settings_tables import CustomAgent
 from shim.processes.sandbox import Tool
-from universal.codec import AgentSpec, LaunchSpec
+from universal.agent_spec import AgentSpec
+from universal.launch import LaunchSpec
 from universal.permissions import PERMISSION_KEYS, Rule
 from universal.sandbox import bounds_of
 from universal.session.values import SessionRecord
@@ -33,14 +34,14 @@ def find(monkeypatch: pytest.MonkeyPatch, tool: Tool) -> None:
 
 
 def test_the_stricter_of_the_servers_and_the_agents_level_counts() -> None:
-    assert spec(Settings()).sandbox.level == "auto"
+    assert spec(Settings()).rules.sandbox.level == "auto"
     strict = {"codex": CustomAgent(sandbox="strict", sandbox_paths=("~/.cargo",))}
     settings = Settings(sandbox="project", agents=strict)
-    assert (spec(settings).sandbox.level, spec(settings, "claude").sandbox.level) == ("strict", "project")
-    assert spec(settings).sandbox.paths == ("~/.cargo",)
-    assert spec(settings).binaries == ("codex",), "the agent itself stays"
+    assert (spec(settings).rules.sandbox.level, spec(settings, "claude").rules.sandbox.level) == ("strict", "project")
+    assert spec(settings).rules.sandbox.paths == ("~/.cargo",)
+    assert spec(settings).program.binaries == ("codex",), "the agent itself stays"
     loose = {"codex": CustomAgent(sandbox="off", sandbox_paths=("~/.cargo",))}
-    assert spec(Settings(sandbox="strict", agents=loose)).sandbox.level == "strict"
+    assert spec(Settings(sandbox="strict", agents=loose)).rules.sandbox.level == "strict"
 
 
 def deny(key: str) -> tuple[Rule, ...]:
@@ -52,7 +53,7 @@ def test_unasked_an_agent_is_enclosed_where_its_protocol_cannot_hold_a_rule(name
     agent = spec(Settings(), name)
     for key in PERMISSION_KEYS:
         found = sandboxes.bounds(agent, deny(key))
-        assert (found is not None) is (key in agent.sandbox.shown and bool(agent.enforcement.gap(key))), key
+        assert (found is not None) is (key in agent.rules.sandbox.shown and bool(agent.rules.enforcement.gap(key))), key
         assert sandboxes.bounds(spec(Settings(sandbox="off"), name), deny(key)) is None, "the person said `off`"
     assert sandboxes.bounds(agent, ()) is None
     asks = tuple(Rule(key, "*", "ask") for key in PERMISSION_KEYS)
@@ -63,7 +64,7 @@ def test_unasked_an_agent_is_enclosed_where_its_protocol_cannot_hold_a_rule(name
 def test_unasked_an_agent_is_enclosed_in_an_untrusted_project(name: str) -> None:
     agent = spec(Settings(), name)
     found = sandboxes.bounds(agent, (), is_trusted=False)
-    assert (found is not None) is bool(agent.sandbox.shown), "only where it was seen to work"
+    assert (found is not None) is bool(agent.rules.sandbox.shown), "only where it was seen to work"
     assert sandboxes.bounds(spec(Settings(sandbox="off"), name), (), is_trusted=False) is None
 
 
@@ -93,7 +94,7 @@ def test_a_mode_says_who_runs_in_a_sandbox() -> None:
 
 def test_a_part_that_is_denied_needs_the_kernel_where_a_protocol_holds_only_the_whole() -> None:
     agent = spec(Settings(), "claude-agent-acp")
-    assert agent.enforcement.partial and not agent.enforcement.missing
+    assert agent.rules.enforcement.partial and not agent.rules.enforcement.missing
     assert sandboxes.bounds(agent, (Rule("read", "*", "deny"),)) is None
     assert sandboxes.bounds(agent, (Rule("read", "*", "allow"), Rule("read", "secrets/*", "deny"))) is not None
 

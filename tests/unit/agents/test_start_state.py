@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shim.agents.login_signs import is_logged_in, place
+from tests.support.specs import change
+from universal.agent_spec import AgentSpec, LoginSigns
 from universal.agents.mock.spec import MOCK
-from universal.codec import NO_SPARE, AgentSpec, LaunchOptions, LoginSigns
+from universal.launch import LaunchOptions
 from universal.permissions import Rule
 from universal.registry import agents
 
-SPARES = [spec for spec in agents().values() if spec.spare is not None]
+SPARES = [spec for spec in agents().values() if spec.program.spare is not None]
 
 
 def _ids(kind: str) -> str:
@@ -42,20 +43,20 @@ def test_claude_behind_acp_needs_a_process_of_its_own_for_rules_of_a_session() -
 
 
 def test_an_agent_without_spares_says_why() -> None:
-    assert MOCK.spare is None
-    assert MOCK.no_spare == NO_SPARE
-    assert "list" in agents()["opencode-acp"].no_spare
+    assert MOCK.program.spare is None
+    assert MOCK.program.no_spare
+    assert "list" in agents()["opencode-acp"].program.no_spare
 
 
 def test_signs_of_a_login(tmp_path: Path) -> None:
-    spec = replace(MOCK, login_signs=LoginSigns(("KEY",), ("~/login", "$CONFIG/login")))
+    spec = change(MOCK, login_signs=LoginSigns(("KEY",), ("~/login", "$CONFIG/login")))
     environ = {"HOME": str(tmp_path)}
     assert not is_logged_in(spec, environ, tells=True)
     assert is_logged_in(spec, {**environ, "KEY": "k"}, tells=False)
     (tmp_path / "login").write_text("")
     assert is_logged_in(spec, environ, tells=False)
     assert is_logged_in(spec, {"CONFIG": str(tmp_path)}, tells=False)
-    assert is_logged_in(replace(MOCK, login_signs=None), {}, tells=True)
+    assert is_logged_in(change(MOCK, login_signs=None), {}, tells=True)
 
 
 def test_the_place_of_a_file() -> None:

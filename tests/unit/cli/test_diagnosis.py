@@ -18,7 +18,7 @@ from shim.cli.diagnosis import AgentCheck, Diagnosis, Probe, diagnose, numbers, 
 from shim.cli.screen import console
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
-from universal.codec import LoginCheck
+from universal.agent_spec import LoginCheck
 from universal.registry import agents
 
 FIXTURES = Path(__file__).resolve().parents[3] / "compat_fixtures" / "agents"
@@ -98,14 +98,14 @@ def test_tested_versions_are_those_of_the_recordings() -> None:
             found.setdefault(name, set()).add(match[2])
     ordered = {name: sorted(versions, key=numbers) for name, versions in found.items()}
     assert {name: (versions[0], versions[-1]) for name, versions in ordered.items()} == {
-        name: (spec.tested[0], spec.tested[-1]) for name, spec in agents().items() if spec.tested
+        name: (spec.program.tested[0], spec.program.tested[-1]) for name, spec in agents().items() if spec.program.tested
     }
 
 
 def test_every_agent_says_how_to_log_in() -> None:
     for spec in agents().values():
-        if spec.binaries:
-            assert spec.login_hint.endswith("."), spec.name
+        if spec.program.binaries:
+            assert spec.program.login_hint.endswith("."), spec.name
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_every_agent_says_how_to_log_in() -> None:
     ],
 )
 def test_login_answers_of_the_real_agents(agent: str, line: str, answer: str) -> None:
-    check = agents()[agent].login
+    check = agents()[agent].program.login
     assert isinstance(check, LoginCheck)
     assert bool(re.search(check.yes, line)) == (answer == "yes")
     assert bool(re.search(check.no, line)) == (answer == "no")

@@ -12,7 +12,7 @@ import shim.lib.settings
 from shim.agents.setup import agents_of
 from shim.dev.record.driver import counting_ids
 from shim.lib.settings import ALIASES, FILE_LIMIT_BYTES, OF_A_PROJECT, Settings, SettingsError, env_name
-from universal.codec import LaunchOptions
+from universal.launch import LaunchOptions
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_the_program_of_open_code_2_can_be_named(here: Path) -> None:
     personal_file(here, '[agents.opencode2]\ncommand = ["/opt/opencode", "--log"]\nenv = { KEY = "secret" }\n')
     spec = agents_of(Settings.load())["opencode2"]
     launched = spec.make(counting_ids()).launch(LaunchOptions(binary="/opt/opencode", directory="/project"))
-    assert (spec.binaries, spec.transport) == (("/opt/opencode",), "http")
+    assert (spec.program.binaries, spec.program.transport) == (("/opt/opencode",), "http")
     assert launched.argv[:3] == ("/opt/opencode", "--log", "serve")
     assert launched.env["KEY"] == "secret"
 

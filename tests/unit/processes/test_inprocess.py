@@ -10,7 +10,7 @@ import pytest
 from shim.lib.errors import AgentGone, AgentStuck
 from shim.processes.handle import AgentHandle
 from shim.processes.inprocess import LINES, Died, InProcessAgent, Program, Stdio, Waits
-from universal.codec import Exit, LaunchSpec
+from universal.launch import Exit, LaunchSpec
 
 SPEC = LaunchSpec(argv=("agent", "--flag"), cwd="/project", env={"ADDED": "1", "REMOVED": None})
 

@@ -30,22 +30,11 @@ from universal.agents.acp.turns import Connection, Turns
 from universal.agents.acp.turns2 import Turns2
 from universal.agents.acp.wire import ABORTED, CLIENT_1, CLIENT_2, ENCLOSED_1, IGNORED, OWN_WORK_ENDS, server_of
 from universal.claude_code import UNCHECKED, access_metadata
-from universal.codec import (
-    Exit,
-    IdFactory,
-    LaunchOptions,
-    LaunchSpec,
-    Output,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    SetTimer,
-    Signal,
-    WriteLine,
-)
+from universal.codec import IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, WriteLine
 from universal.codec import Stop as StopProcess
 from universal.host import HostAnswer
 from universal.items import Json
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.lib.jsonline import digest, get_text
 from universal.lib.jsonrpc import JsonRpc, LineJoiner, MalformedMessage, Notification, Request, Response
 from universal.lib.jsonvalue import obj
@@ -142,7 +131,11 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _has_other_servers(self, setup: DirectorySetup) -> bool:
         """Return whether the session began with other MCP servers: they cannot be changed while it runs."""
-        return self._options is not None and not self._profile.setup.reads_own and setup.servers != self._options.setup.servers
+        return (
+            self._options is not None
+            and not self._profile.abilities.setup.reads_own
+            and setup.servers != self._options.setup.servers
+        )
 
     def _ask(self, method: str, params: Msg) -> WriteLine:
         return WriteLine(self._rpc.request(method, params)[1])
@@ -350,7 +343,7 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _give_servers(self, params: Msg, capabilities: Msg) -> Iterator[Output]:
         """Add the MCP servers of the person's set-up to the parameters of a session, and tell of those that it cannot get."""
-        servers = self._options.setup.servers if self._options and not self._profile.setup.reads_own else ()
+        servers = self._options.setup.servers if self._options and not self._profile.abilities.setup.reads_own else ()
         has_local, has_remote = capabilities.get("stdio") is not False, capabilities.get("http") is True
         refusals = {
             "takes no local MCP servers": [s.name for s in servers if s.command and not has_local],
@@ -371,7 +364,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         if self._auth_error is not None or not errors.wants_login(error):
             return ""
         environment = {**(self._options.environment if self._options else {}), **self._profile.env}
-        keys = (*self._profile.key_variables, *key_variables(self._profile.env))
+        keys = (*self._profile.program.key_variables, *key_variables(self._profile.env))
         return environment_method(self._conn.agent.get("authMethods"), environment, keys)
 
     def _on_authenticated(self, msg: Response) -> Iterator[Output]:

@@ -11,20 +11,18 @@ who runs this server has `opencode` installed as the client, so `opencode` alone
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
+from universal.agent_spec import EVERYTHING, AgentAbilities, AgentProgram, AgentRules, ProjectSettingsUse
 from universal.claude_code import COMMANDS, INTERNAL_COMMANDS, OWN_FOLDER, OWN_RULES, SPARE, WITHHELD_COMMANDS
 from universal.claude_code import SANDBOX as CLAUDE_SANDBOX
-from universal.codec import ALL_FAMILIES, NO_SPARE, AgentFolder, LoginSigns, Mode, ProjectSettingsUse, SpareUse
+from universal.codec import Catalogue, Mode, Model
 from universal.codex import SANDBOX as CODEX_SANDBOX
 from universal.opencode import SANDBOX as OPENCODE_SANDBOX
 from universal.opencode import SKILLS
 from universal.permissions import Enforcement, Rule
 from universal.pi import SANDBOX as PI_SANDBOX
-from universal.sandbox import NO_NEEDS, SandboxUse
 from universal.setup import TAKES_NOTHING, SetupUse
-from universal.slash_commands import NO_COMMANDS, CommandSources
 
 DEFAULT = "default"
 """Id of the only model of an agent that offers no choice. It is never sent."""
@@ -32,32 +30,39 @@ BUILD = Mode("build", "The agent's own default: it decides what it asks before i
 PLAN = Mode("plan", "The agent only reads and thinks, then proposes a plan.", "plan")
 GENERIC: tuple[Mode, ...] = (BUILD, PLAN)
 """Modes until an agent has reported its own. If it has no `plan`, a prompt in that mode is refused, not run in another."""
-READS_ALL = ProjectSettingsUse(ALL_FAMILIES)
-"""Assumed for an agent that nobody has examined: it reads the project settings of every family."""
-
-
-MCP_ALONE = SetupUse(frozenset({"mcp"}))
+CATALOGUE = Catalogue((Model(DEFAULT, "Default", "The model that the agent is set to."),), default_model=DEFAULT)
+"""Catalogue until an agent has reported its models, so that clients need not wait for a slow start."""
+CAPABILITIES = replace(EVERYTHING, questions=False, files=False, subagents=False, compact=False)
+ABILITIES = AgentAbilities(CAPABILITIES, GENERIC, CATALOGUE, setup=SetupUse(frozenset({"mcp"})))
+"""A session of the protocol begins with a list of MCP servers."""
+_UNSEEN = "Calls that the agent neither asks about nor makes through this server are not seen"
+ENFORCEMENT = Enforcement(
+    "the agent's own questions, and files and commands that go through this server",
+    {"*": f"{_UNSEEN}: most agents read without asking, and ask for nothing in their modes that accept edits or everything."},
+)
+RULES = AgentRules(ENFORCEMENT)
+"""Of an agent that nobody has examined: it reads the project settings of every family."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """One agent. `native` of a mode: "" is the agent's default, `x` its mode x, `option=x` a value of another option.
 
-    `modes` gives names and texts; which modes exist, and which more, the agent reports itself (`acp.modes`).
+    `abilities.modes` gives names and texts; which modes exist, and which more, the agent reports itself (`acp.modes`).
     """
 
     name: str
     title: str
-    binaries: tuple[str, ...]
+    program: AgentProgram
     args: tuple[str, ...] = ()
-    install_hint: str = ""
-    version_args: tuple[str, ...] = ()
+    abilities: AgentAbilities = ABILITIES
+    rules: AgentRules = RULES
+    """The protocol has no way to leave a project's settings out."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     protocol: int = 1
     """Version of the protocol that is requested. The agent's answer says which one is spoken."""
     handshake_s: float = 60.0
     """Seconds that a prompt waits for each answer of the handshake. Gemini CLI takes 10 s for one, `opencode acp` up to 40 s."""
-    modes: tuple[Mode, ...] = GENERIC
     tells_commands: bool = False
     """Whether it reports its commands after each start of a session, so that its catalogue waits for them."""
     id_less_errors: bool = False
@@ -70,40 +75,12 @@ class Profile:
     """Text on the card of a command without output, for an agent that never reports it."""
     notes: bool = False
     """Whether its remarks on retries and its queue come as text of the answer."""
-    usage: bool = True
-    permissions: bool = True
-    questions: bool = False
-    mcp: bool = True
-    tested: tuple[str, ...] = ()
-    login: Literal["session"] | None = None
-    """As in `AgentSpec`. claude-agent-acp has None: it makes a session also when it is not logged in."""
-    login_hint: str = ""
     command: tuple[str, ...] = ()
     """Command of an agent of the settings of which nothing is known. What it says of its logins makes the hint."""
-    settings: ProjectSettingsUse = READS_ALL
-    """The project settings that it reads. The protocol has no way to leave them out."""
-    setup: SetupUse = MCP_ALONE
-    """As in `AgentSpec`. A session of the protocol begins with a list of MCP servers."""
     shows_servers: bool = False
     """Whether it gives MCP servers to another program as an argument, which every user of the machine can read."""
     asks_always: bool = False
     """Whether it can be made to ask for every call (`claude.ASK_ALWAYS`)."""
-    enforcement: Enforcement | None = None
-    """What enforces permission rules, if it is more than the protocol demands."""
-    sandbox: SandboxUse = NO_NEEDS
-    default_rules: tuple[Rule, ...] = ()
-    own_folder: AgentFolder | None = None
-    command_sources: CommandSources = NO_COMMANDS
-    internal_commands: frozenset[str] = frozenset()
-    withheld_commands: Mapping[str, str] = field(default_factory=dict[str, str])
-    npm: tuple[str, ...] = ()
-    key_variables: tuple[str, ...] = ()
-    login_signs: LoginSigns | None = None
-    lacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    unrecorded: str = ""
-    spare: SpareUse | None = None
-    no_spare: str = NO_SPARE
-    """This and the fields above, from `sandbox` on, are as in `AgentSpec`."""
 
 
 _CLAUDE_MODES = (
@@ -127,95 +104,113 @@ WRITTEN: tuple[Profile, ...] = (
     Profile(
         "claude-agent-acp",
         "Claude Agent (ACP)",
-        ("claude-agent-acp",),
-        shows_servers=True,  # to Claude Code, as `--mcp-config` (tried with 0.100.0)
-        npm=("@agentclientprotocol/claude-agent-acp",),
-        key_variables=("ANTHROPIC_API_KEY",),
-        install_hint="Install it with `npm install -g @agentclientprotocol/claude-agent-acp`.",
-        modes=_CLAUDE_MODES,
-        tells_commands=True,
-        questions=True,
-        tested=("0.99.1", "0.101.0"),
-        login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
-        settings=ProjectSettingsUse(("claude",)),
-        asks_always=True,
-        enforcement=Enforcement(
-            "an `ask` rule of Claude Code for every call, which this server answers; its `deny` for keys that are denied whole",
-            absent=("todowrite",),
-            partial="A `PermissionRequest` hook in Claude's own settings, if there is one, may answer before this server.",
+        AgentProgram(
+            ("claude-agent-acp",),
+            tested=("0.99.1", "0.101.0"),
+            npm=("@agentclientprotocol/claude-agent-acp",),
+            install_hint="Install it with `npm install -g @agentclientprotocol/claude-agent-acp`.",
+            login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
+            key_variables=("ANTHROPIC_API_KEY",),
+            spare=SPARE,
+        ),  # no `login`: it makes a session also when it is not logged in
+        abilities=replace(
+            ABILITIES,
+            capabilities=replace(CAPABILITIES, questions=True),
+            modes=_CLAUDE_MODES,
+            command_sources=COMMANDS,
+            internal_commands=INTERNAL_COMMANDS,
+            withheld_commands=WITHHELD_COMMANDS,
         ),
-        default_rules=(*_HIDDEN_FILES, *OWN_RULES),
-        own_folder=OWN_FOLDER,
-        command_sources=COMMANDS,
-        internal_commands=INTERNAL_COMMANDS,
-        withheld_commands=WITHHELD_COMMANDS,
-        spare=SPARE,
-        sandbox=CLAUDE_SANDBOX,
+        rules=AgentRules(
+            Enforcement(
+                "an `ask` rule of Claude Code for every call, which this server answers; its `deny` for keys that are denied "
+                "whole",
+                absent=("todowrite",),
+                partial="A `PermissionRequest` hook in Claude's own settings, if there is one, may answer before this server.",
+            ),
+            ProjectSettingsUse(("claude",)),
+            (*_HIDDEN_FILES, *OWN_RULES),
+            OWN_FOLDER,
+            CLAUDE_SANDBOX,
+        ),
+        tells_commands=True,
+        shows_servers=True,  # to Claude Code, as `--mcp-config` (tried with 0.100.0)
+        asks_always=True,
     ),
     Profile(
         "codex-acp",
         "Codex (ACP)",
-        ("codex-acp",),
-        npm=("@agentclientprotocol/codex-acp",),
-        key_variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
-        install_hint="Install it with `npm install -g @agentclientprotocol/codex-acp`.",
-        modes=_CODEX_MODES,
+        AgentProgram(
+            ("codex-acp",),
+            tested=("0.16.0", "2.6.0"),
+            npm=("@agentclientprotocol/codex-acp",),
+            install_hint="Install it with `npm install -g @agentclientprotocol/codex-acp`.",
+            login="session",
+            login_hint="Run `codex login` in a terminal, or set OPENAI_API_KEY.",
+            key_variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
+            no_spare="Its handshake begins a conversation, which would be left empty in Codex's list.",
+        ),
+        abilities=replace(ABILITIES, capabilities=replace(CAPABILITIES, questions=True), modes=_CODEX_MODES),
+        rules=AgentRules(ENFORCEMENT, ProjectSettingsUse(("codex",)), sandbox=CODEX_SANDBOX),
         tells_commands=True,
         id_less_errors=True,
-        questions=True,
-        tested=("0.16.0", "2.6.0"),
-        login="session",
-        login_hint="Run `codex login` in a terminal, or set OPENAI_API_KEY.",
-        settings=ProjectSettingsUse(("codex",)),
-        no_spare="Its handshake begins a conversation, which would be left empty in Codex's list.",
-        sandbox=CODEX_SANDBOX,
     ),
     Profile(
         "opencode-acp",
         "OpenCode (ACP)",
-        ("opencode-acp",),
+        AgentProgram(
+            ("opencode-acp",),
+            ("--version",),
+            tested=("1.18.32", "1.18.33"),
+            install_hint="Set SHIM_OPENCODE_ACP_BIN to your `opencode`.",
+            login="session",
+            login_hint="Run `opencode auth login` in a terminal.",
+            no_spare="Its handshake makes a session, which would be left empty in OpenCode's list.",
+        ),
         ("acp",),
-        lacks={
-            "questions": "OpenCode's ACP server offers no question tool.",
-            "subagents": "OpenCode's ACP server does not pass on what a subagent asks: if it asks, the turn waits for ever "
-            "(1.18.32).",
-        },
-        install_hint="Set SHIM_OPENCODE_ACP_BIN to your `opencode`.",
-        version_args=("--version",),
+        replace(
+            ABILITIES,
+            lacks={
+                "questions": "OpenCode's ACP server offers no question tool.",
+                "subagents": "OpenCode's ACP server does not pass on what a subagent asks: if it asks, the turn waits for ever "
+                "(1.18.32).",
+            },
+            command_sources=SKILLS,
+            setup=SetupUse(reads_own=True),
+        ),
+        AgentRules(ENFORCEMENT, ProjectSettingsUse(("opencode",)), sandbox=OPENCODE_SANDBOX),
         tells_commands=True,
-        tested=("1.18.32", "1.18.33"),
-        login="session",
-        login_hint="Run `opencode auth login` in a terminal.",
-        settings=ProjectSettingsUse(("opencode",)),
-        setup=SetupUse(reads_own=True),
-        command_sources=SKILLS,
-        no_spare="Its handshake makes a session, which would be left empty in OpenCode's list.",
-        sandbox=OPENCODE_SANDBOX,
     ),
     Profile(
         "pi-acp",
         "Pi (ACP)",
-        ("pi-acp",),
-        sandbox=PI_SANDBOX._replace(shown=()),
-        npm=("pi-acp", "@earendil-works/pi-coding-agent"),
-        lacks={
-            "mcp": "It has no MCP client.",
-            "todos": "Pi has no tool for a list of tasks.",
-            "subagents": "Pi has no subagents.",
-            "permissions": "pi-acp asks nothing before a call.",
-            "questions": "Pi has no tool for questions; dialogs of its extensions are shown as questions.",
-        },
-        install_hint="Install it with `npm install -g pi-acp @earendil-works/pi-coding-agent`.",
-        modes=(BUILD,),
+        AgentProgram(
+            ("pi-acp",),
+            tested=("0.0.34",),
+            npm=("pi-acp", "@earendil-works/pi-coding-agent"),
+            install_hint="Install it with `npm install -g pi-acp @earendil-works/pi-coding-agent`.",
+            login="session",
+            login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider.",
+        ),
+        abilities=replace(
+            ABILITIES,
+            capabilities=replace(CAPABILITIES, permissions=False, usage=False, mcp=False),
+            modes=(BUILD,),
+            lacks={
+                "mcp": "It has no MCP client.",
+                "todos": "Pi has no tool for a list of tasks.",
+                "subagents": "Pi has no subagents.",
+                "permissions": "pi-acp asks nothing before a call.",
+                "questions": "Pi has no tool for questions; dialogs of its extensions are shown as questions.",
+            },
+            setup=TAKES_NOTHING,
+        ),
+        rules=AgentRules(
+            Enforcement("files and commands that go through this server", {"*": f"{_UNSEEN}, and this agent asks nothing."}),
+            ProjectSettingsUse(("pi",)),
+            sandbox=PI_SANDBOX._replace(shown=()),
+        ),
         tells_commands=True,
         notes=True,
-        usage=False,
-        permissions=False,
-        mcp=False,
-        setup=TAKES_NOTHING,
-        tested=("0.0.34",),
-        login="session",
-        login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider.",
-        settings=ProjectSettingsUse(("pi",)),
     ),
 )

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from universal.agents.acp.context import Msg
 from universal.agents.acp.profiles import DEFAULT, Profile
 from universal.agents.acp.version2 import VERSION
-from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
+from universal.codec import Catalogue, Mode, Model, Prompt
 from universal.items import Json
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
+from universal.slash_commands import SlashCommand
 
 # --- modes ------------------------------------------------------------------------------------------------------
 
@@ -171,7 +172,7 @@ class Setup:
         def has(option: str, value: str) -> bool:
             return value in self._values(self._option(option))
 
-        return offered_modes(self.profile.modes, rows, self._initial.get("mode", ""), has)
+        return offered_modes(self.profile.abilities.modes, rows, self._initial.get("mode", ""), has)
 
     # --- catalogue --------------------------------------------------------------------------------------
 

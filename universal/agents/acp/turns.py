@@ -89,7 +89,9 @@ class Connection:
     def login_hint(self) -> str:
         """What a person does to log in."""
         profile, methods = self.profile, self.agent.get("authMethods")
-        return login_hint(profile.name, profile.title, profile.command, methods) if profile.command else profile.login_hint
+        return (
+            login_hint(profile.name, profile.title, profile.command, methods) if profile.command else profile.program.login_hint
+        )
 
 
 class Turns:

@@ -45,19 +45,9 @@ from universal.agents.amp.wire import (
     title_of,
     usage_of,
 )
-from universal.codec import (
-    Exit,
-    IdFactory,
-    InterruptProcess,
-    LaunchOptions,
-    LaunchSpec,
-    Output,
-    Prompt,
-    SettingsFile,
-    Signal,
-    Stop,
-)
+from universal.codec import IdFactory, InterruptProcess, Output, Prompt, Signal, Stop
 from universal.items import Json
+from universal.launch import Exit, LaunchOptions, LaunchSpec, SettingsFile
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text

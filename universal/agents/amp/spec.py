@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from universal.agent_spec import AgentAbilities, AgentProgram, AgentRules, AgentSpec, Capabilities, LoginSigns, ProjectSettingsUse
 from universal.agents.amp.wire import CATALOGUE, MODES, NAME
-from universal.codec import AgentSpec, Capabilities, Codec, IdFactory, LoginSigns, ProjectSettingsUse
+from universal.codec import Codec, IdFactory
 from universal.permissions import Enforcement
 
 
@@ -18,40 +19,47 @@ AMP = AgentSpec(
     name=NAME,
     title="Amp",
     make=_make,
-    binaries=("amp",),
-    env_override="SHIM_AMP_BIN",
-    version_args=("--version",),
-    capabilities=Capabilities(reasoning=True, interrupt=True, resume=True, usage=True, mcp=True),
-    modes=MODES,
-    default_catalogue=CATALOGUE,
-    npm=("@sourcegraph/amp",),
-    key_variables=("AMP_API_KEY",),
-    login_signs=LoginSigns(("AMP_API_KEY",), ("~/.local/share/amp/secrets.json",)),
-    lacks={
-        "deltas": "Amp's stream has whole messages only; each text is told as one piece.",
-        "permissions": "Its stream has no channel for approvals: a tool that is not allowed ends the run.",
-        "questions": "Its stream has no channel for questions.",
-        "model_switch": "Amp chooses its models itself.",
-        "plan": "Its stream tells no limits.",
-        "cost": "Amp tells credits on its server, not in its stream.",
-    },
-    unrecorded="Current versions of Amp run the conversation on Amp's own server, with an account: it cannot be led to the "
-    "scripted model. What there is was recorded with version 0.0.1774569934 (March 2026), the last one that could.",
-    install_hint="Install Amp with `npm install -g @sourcegraph/amp`, then run `amp login`.",
-    project_settings=ProjectSettingsUse(
-        ("amp",), rule_files=(".amp/settings.json", ".amp/settings.jsonc", ".config/amp/settings.json")
+    program=AgentProgram(
+        binaries=("amp",),
+        version_args=("--version",),
+        env_override="SHIM_AMP_BIN",
+        tested=("0.0.1774569934",),
+        unrecorded="Current versions of Amp run the conversation on Amp's own server, with an account: it cannot be led to the "
+        "scripted model. What there is was recorded with version 0.0.1774569934 (March 2026), the last one that could.",
+        npm=("@sourcegraph/amp",),
+        install_hint="Install Amp with `npm install -g @sourcegraph/amp`, then run `amp login`.",
+        login_hint="Run `amp login` in a terminal, or set AMP_API_KEY.",
+        login_signs=LoginSigns(("AMP_API_KEY",), ("~/.local/share/amp/secrets.json",)),
+        key_variables=("AMP_API_KEY",),
     ),
-    tested=("0.0.1774569934",),
-    login_hint="Run `amp login` in a terminal, or set AMP_API_KEY.",
-    enforcement=Enforcement(
-        "Amp's own engine, which gets them as `amp.permissions` and `amp.tools.disable` of its settings",
-        {
-            "read": "Amp's own reading is held; files that a command reads are not seen.",
-            "external_directory": "Paths are held as they are written; links, and what a command opens by itself, are not seen.",
-            "doom_loop": "Amp does not look for loops.",
+    abilities=AgentAbilities(
+        capabilities=Capabilities(reasoning=True, interrupt=True, resume=True, usage=True, mcp=True),
+        modes=MODES,
+        catalogue=CATALOGUE,
+        lacks={
+            "deltas": "Amp's stream has whole messages only; each text is told as one piece.",
+            "permissions": "Its stream has no channel for approvals: a tool that is not allowed ends the run.",
+            "questions": "Its stream has no channel for questions.",
+            "model_switch": "Amp chooses its models itself.",
+            "plan": "Its stream tells no limits.",
+            "cost": "Amp tells credits on its server, not in its stream.",
         },
-        partial="A pattern is compared with the words of a call: a link, or an `allow` in the project's `.amp/settings.json`, "
-        "goes past it.",
-        no_asks="Amp cannot ask you here: what a rule asks about is refused.",
+    ),
+    rules=AgentRules(
+        enforcement=Enforcement(
+            "Amp's own engine, which gets them as `amp.permissions` and `amp.tools.disable` of its settings",
+            {
+                "read": "Amp's own reading is held; files that a command reads are not seen.",
+                "external_directory": "Paths are held as they are written; links, and what a command opens by itself, are not "
+                "seen.",
+                "doom_loop": "Amp does not look for loops.",
+            },
+            partial="A pattern is compared with the words of a call: a link, or an `allow` in the project's "
+            "`.amp/settings.json`, goes past it.",
+            no_asks="Amp cannot ask you here: what a rule asks about is refused.",
+        ),
+        project_settings=ProjectSettingsUse(
+            ("amp",), rule_files=(".amp/settings.json", ".amp/settings.jsonc", ".config/amp/settings.json")
+        ),
     ),
 )

@@ -33,22 +33,10 @@ from universal.agents.claude.wire import (
     kind_of,
     prompt_content,
 )
-from universal.codec import (
-    Exit,
-    Fact,
-    IdFactory,
-    LaunchOptions,
-    LaunchSpec,
-    Output,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    SetTimer,
-    Signal,
-    Stop,
-)
+from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, Stop
 from universal.events import ErrorData, EventType
 from universal.items import Json
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 from universal.setup import DirectorySetup

@@ -24,8 +24,9 @@ from universal.agents.claude.wire import (
     read_commands,
     read_models,
 )
-from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Output, Prompt
+from universal.codec import Catalogue, Output, Prompt
 from universal.items import Json
+from universal.launch import LaunchOptions, LaunchSpec
 from universal.lib.jsonvalue import JsonObject, obj
 from universal.permissions import may_forbid
 from universal.setup import NO_SETUP, ConfigAgent, DirectorySetup, McpServer

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from universal.agent_spec import (
+    EVERYTHING,
+    AgentAbilities,
+    AgentProgram,
+    AgentRules,
+    AgentSpec,
+    ConversationReader,
+    ConversationStore,
+    LoginCheck,
+    LoginSigns,
+    ProjectSettingsUse,
+)
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.claude_code import (
     COMMANDS,
@@ -14,17 +26,7 @@ from universal.claude_code import (
     SPARE,
     WITHHELD_COMMANDS,
 )
-from universal.codec import (
-    EVERYTHING,
-    AgentSpec,
-    Codec,
-    ConversationReader,
-    ConversationStore,
-    IdFactory,
-    LoginCheck,
-    LoginSigns,
-    ProjectSettingsUse,
-)
+from universal.codec import Codec, IdFactory
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
 
@@ -45,42 +47,48 @@ CLAUDE = AgentSpec(
     name=NAME,
     title="Claude Code",
     make=_make,
-    binaries=("claude",),
-    env_override="SHIM_CLAUDE_BIN",
-    version_args=("--version",),
-    capabilities=EVERYTHING,
-    structured="any",
-    conversations=ConversationStore(_reader, "claude --resume {id}", files="projects/*/{id}.jsonl"),
-    modes=MODES,
-    setup=SetupUse(frozenset({"mcp", "subagents"}), text="start"),
-    project_settings=ProjectSettingsUse(("claude",), leaves_out=True, rule_files=RULE_FILES),
-    spare=SPARE,
-    rewinds=True,
-    no_steering="",
-    command_sources=COMMANDS,
-    internal_commands=INTERNAL_COMMANDS,
-    withheld_commands=WITHHELD_COMMANDS,
-    default_catalogue=DEFAULT_CATALOGUE,
-    npm=("@anthropic-ai/claude-code",),
-    install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
-    tested=("2.1.197", "2.1.332"),
-    enforcement=Enforcement("a hook before every call"),
-    held_calls=HELD_CALLS,
-    sandbox=SANDBOX,
-    own_folder=OWN_FOLDER,
-    default_rules=OWN_RULES,
-    login=LoginCheck(("auth", "status"), r'"loggedIn":\s*true', r'"loggedIn":\s*false'),
-    key_variables=("ANTHROPIC_API_KEY",),
-    # On macOS, Claude Code keeps its login in the keychain, which the server does not read.
-    login_signs=LoginSigns(
-        (
-            "ANTHROPIC_API_KEY",
-            "ANTHROPIC_AUTH_TOKEN",
-            "CLAUDE_CODE_OAUTH_TOKEN",
-            "CLAUDE_CODE_USE_BEDROCK",
-            "CLAUDE_CODE_USE_VERTEX",
+    program=AgentProgram(
+        binaries=("claude",),
+        version_args=("--version",),
+        env_override="SHIM_CLAUDE_BIN",
+        tested=("2.1.197", "2.1.332"),
+        npm=("@anthropic-ai/claude-code",),
+        install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
+        login=LoginCheck(("auth", "status"), r'"loggedIn":\s*true', r'"loggedIn":\s*false'),
+        login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
+        # On macOS, Claude Code keeps its login in the keychain, which the server does not read.
+        login_signs=LoginSigns(
+            (
+                "ANTHROPIC_API_KEY",
+                "ANTHROPIC_AUTH_TOKEN",
+                "CLAUDE_CODE_OAUTH_TOKEN",
+                "CLAUDE_CODE_USE_BEDROCK",
+                "CLAUDE_CODE_USE_VERTEX",
+            ),
+            ("$CLAUDE_CONFIG_DIR/.credentials.json", "~/.claude/.credentials.json"),
         ),
-        ("$CLAUDE_CONFIG_DIR/.credentials.json", "~/.claude/.credentials.json"),
+        key_variables=("ANTHROPIC_API_KEY",),
+        spare=SPARE,
     ),
-    login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
+    abilities=AgentAbilities(
+        capabilities=EVERYTHING,
+        modes=MODES,
+        catalogue=DEFAULT_CATALOGUE,
+        command_sources=COMMANDS,
+        internal_commands=INTERNAL_COMMANDS,
+        withheld_commands=WITHHELD_COMMANDS,
+        setup=SetupUse(frozenset({"mcp", "subagents"}), text="start"),
+        no_steering="",
+        conversations=ConversationStore(_reader, "claude --resume {id}", files="projects/*/{id}.jsonl"),
+        structured="any",
+        rewinds=True,
+    ),
+    rules=AgentRules(
+        enforcement=Enforcement("a hook before every call"),
+        project_settings=ProjectSettingsUse(("claude",), leaves_out=True, rule_files=RULE_FILES),
+        defaults=OWN_RULES,
+        own_folder=OWN_FOLDER,
+        sandbox=SANDBOX,
+        held_calls=HELD_CALLS,
+    ),
 )

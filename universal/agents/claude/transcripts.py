@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt
 from universal.agents.claude.codec import NOISE, ClaudeCodec
 from universal.agents.claude.wire import Msg, get_text
 from universal.agents.kit.prompts import first_line
-from universal.codec import Conversation, ConversationEvent, ConversationPrompt, Fact, IdFactory
+from universal.codec import Fact, IdFactory
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from universal.agents import kit
-from universal.codec import Attachment, Catalogue, Mode, Model, SlashCommand, WriteLine
+from universal.codec import Attachment, Catalogue, Mode, Model, WriteLine
 from universal.items import Json
 from universal.lib.jsonline import digest as digest
 from universal.lib.jsonline import get_int as get_int
@@ -21,6 +21,7 @@ from universal.lib.jsonline import get_text as get_text
 from universal.lib.jsonline import parse as parse
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
+from universal.slash_commands import SlashCommand
 
 NAME = "claude"
 """Registry name, and the provider id in `metadata.model`."""

@@ -29,23 +29,10 @@ from universal.agents.codex.wire import (
     retry_of,
     turn_error,
 )
-from universal.codec import (
-    Exit,
-    Fact,
-    IdFactory,
-    LaunchOptions,
-    LaunchSpec,
-    Output,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    SetTimer,
-    Signal,
-    Stop,
-    WriteLine,
-)
+from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, Stop, WriteLine
 from universal.events import EventType, SessionStartedData
 from universal.items import Json, ToolResultPart
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.lib.jsonline import get_text
 from universal.lib.jsonrpc import Id, JsonRpc, MalformedMessage, Notification, Request, Response
 from universal.lib.jsonvalue import arr, obj

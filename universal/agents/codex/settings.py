@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from universal.agents.codex.wire import DEFAULT_CATALOGUE, DEFAULT_MODE, DEFAULT_MODEL, NAME, PRESETS, Msg, read_models
-from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Model, Prompt
+from universal.codec import Catalogue, Model, Prompt
 from universal.items import Json
+from universal.launch import LaunchOptions, LaunchSpec
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr
 from universal.permissions import BYPASS, PLAN, Rule, may_forbid

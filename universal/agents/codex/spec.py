@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from universal.agents.codex.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import (
+from universal.agent_spec import (
     EVERYTHING,
+    AgentAbilities,
+    AgentProgram,
+    AgentRules,
     AgentSpec,
-    Codec,
     ConversationReader,
     ConversationStore,
-    IdFactory,
     LoginCheck,
     LoginSigns,
     ProjectSettingsUse,
     SpareUse,
 )
+from universal.agents.codex.wire import DEFAULT_CATALOGUE, MODES, NAME
+from universal.codec import Codec, IdFactory
 from universal.codex import SANDBOX
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
@@ -76,41 +78,49 @@ CODEX = AgentSpec(
     name=NAME,
     title="Codex",
     make=_make,
-    binaries=("codex",),
-    env_override="SHIM_CODEX_BIN",
-    version_args=("--version",),
-    capabilities=replace(EVERYTHING, commands=False),
-    modes=MODES,
-    project_settings=ProjectSettingsUse(
-        ("codex",), leaves_out=True, rule_files=(".codex/config.toml", ".codex/hooks.json", ".codex/rules/*", ".codex/agents/*")
+    program=AgentProgram(
+        binaries=("codex",),
+        version_args=("--version",),
+        env_override="SHIM_CODEX_BIN",
+        tested=("0.166.0", "0.171.0"),
+        npm=("@openai/codex",),
+        install_hint="Install Codex with `npm install -g @openai/codex`, then run `codex login` once.",
+        login=LOGIN,
+        login_hint="Run `codex login` in a terminal.",
+        login_signs=LoginSigns(("OPENAI_API_KEY", "CODEX_API_KEY"), ("$CODEX_HOME/auth.json", "~/.codex/auth.json")),
+        key_variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
+        spare=SPARE,
     ),
-    sandbox=SANDBOX,
-    spare=SPARE,
-    rewinds=True,
-    conversations=ConversationStore(_reader, "codex resume {id}", args=("app-server",), ask=_ask),
-    no_steering="",
-    setup=SetupUse(frozenset({"mcp"}), text="new"),
-    command_sources=COMMANDS,
-    default_catalogue=DEFAULT_CATALOGUE,
-    npm=("@openai/codex",),
-    install_hint="Install Codex with `npm install -g @openai/codex`, then run `codex login` once.",
-    tested=("0.166.0", "0.171.0"),
-    login=LOGIN,
-    key_variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
-    login_signs=LoginSigns(("OPENAI_API_KEY", "CODEX_API_KEY"), ("$CODEX_HOME/auth.json", "~/.codex/auth.json")),
-    structured="strict",
-    lacks={"cost": "Codex tells tokens, no prices."},
-    login_hint="Run `codex login` in a terminal.",
-    enforcement=Enforcement(
-        'approval policy "untrusted": Codex asks for each command, patch and MCP call where a rule may forbid it',
-        {
-            "external_directory": "Only writing outside is held by Codex's sandbox while no rule of yours is about commands or "
-            "files; a rule for `external_directory` makes it ask for reading too.",
-            "websearch": "Codex does not ask before it searches: a rule that denies or asks switches the search off.",
-            "task": "Codex does not ask before it starts a subagent: a rule that denies or asks switches subagents off.",
-            "mcp": "Calls of MCP tools are held. Codex lists and reads the resources of MCP servers without asking.",
-            "todowrite": "Codex's plan is not asked about, and changes nothing.",
-        },
-        absent=("webfetch", "skill"),
+    abilities=AgentAbilities(
+        capabilities=replace(EVERYTHING, commands=False),
+        modes=MODES,
+        catalogue=DEFAULT_CATALOGUE,
+        lacks={"cost": "Codex tells tokens, no prices."},
+        command_sources=COMMANDS,
+        setup=SetupUse(frozenset({"mcp"}), text="new"),
+        no_steering="",
+        conversations=ConversationStore(_reader, "codex resume {id}", args=("app-server",), ask=_ask),
+        structured="strict",
+        rewinds=True,
+    ),
+    rules=AgentRules(
+        enforcement=Enforcement(
+            'approval policy "untrusted": Codex asks for each command, patch and MCP call where a rule may forbid it',
+            {
+                "external_directory": "Only writing outside is held by Codex's sandbox while no rule of yours is about commands "
+                "or files; a rule for `external_directory` makes it ask for reading too.",
+                "websearch": "Codex does not ask before it searches: a rule that denies or asks switches the search off.",
+                "task": "Codex does not ask before it starts a subagent: a rule that denies or asks switches subagents off.",
+                "mcp": "Calls of MCP tools are held. Codex lists and reads the resources of MCP servers without asking.",
+                "todowrite": "Codex's plan is not asked about, and changes nothing.",
+            },
+            absent=("webfetch", "skill"),
+        ),
+        project_settings=ProjectSettingsUse(
+            ("codex",),
+            leaves_out=True,
+            rule_files=(".codex/config.toml", ".codex/hooks.json", ".codex/rules/*", ".codex/agents/*"),
+        ),
+        sandbox=SANDBOX,
     ),
 )

@@ -9,10 +9,11 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt
 from universal.agents.codex.codec import CodexCodec
 from universal.agents.codex.wire import Msg
 from universal.agents.kit.prompts import first_line
-from universal.codec import Conversation, ConversationEvent, ConversationPrompt, Fact, IdFactory
+from universal.codec import Fact, IdFactory
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
 

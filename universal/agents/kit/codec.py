@@ -10,7 +10,6 @@ from universal.agents.kit.context import ContextT
 from universal.codec import (
     Codec,
     Command,
-    Exit,
     Fact,
     Interrupt,
     Output,
@@ -23,6 +22,7 @@ from universal.codec import (
     of_session,
 )
 from universal.items import Json
+from universal.launch import Exit
 from universal.lib.jsonline import digest, parse
 
 HANDSHAKE_S = 60.0

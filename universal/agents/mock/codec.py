@@ -23,9 +23,11 @@ from universal.items import (
     TextPart,
     ToolResultPart,
 )
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.lib.jsonline import digest
 from universal.lib.jsonvalue import arr, obj, text
 from universal.permissions import REPLIES
+from universal.slash_commands import SlashCommand
 from universal.turn import Input
 
 NAME = "mock"
@@ -74,14 +76,14 @@ class MockCodec(kit.LineCodec[kit.Context]):
 
     # --- to the agent --------------------------------------------------------------------------------
 
-    def launch(self, options: c.LaunchOptions) -> c.LaunchSpec:
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
         """Return argv: `mock --session=ID [--resume]`. We choose the id, so that it is known at once."""
         self.native_session_id = options.native_session_id or f"mock-{self._ctx.ids('item')}"
         self._resumed = options.resume
         argv = [options.binary or "mock", f"--session={self.native_session_id}"]
         argv += ["--resume"] if options.resume else []
         argv += [f"--mode={options.mode}"] if options.mode else []
-        return c.LaunchSpec(argv=tuple(argv), cwd=options.directory)
+        return LaunchSpec(argv=tuple(argv), cwd=options.directory)
 
     def start(self) -> list[Output]:
         """Return the handshake. Its answer has the catalogue."""
@@ -144,7 +146,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
         except ValueError as error:  # pydantic's and ours
             return self._stamp((self._ctx.report_unparsed(kind, str(error), message, digest(line)),))
 
-    def _on_eof(self, exit_: c.Exit) -> list[Output]:
+    def _on_eof(self, exit_: Exit) -> list[Output]:
         """Close all open items, of subagents first, because the agent has ended."""
         how = f"signal {exit_.signal}" if exit_.signal else f"code {exit_.code}"
         out: list[Output] = []
@@ -204,9 +206,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
     def _hello(self, frame: Frame) -> list[Output]:
         self._has_answered = True
         models = tuple(wire.model_of(obj(m)) for m in arr(frame.get("models")))
-        commands = tuple(
-            c.SlashCommand(need(obj(m), "name"), text(obj(m).get("description"))) for m in arr(frame.get("commands"))
-        )
+        commands = tuple(SlashCommand(need(obj(m), "name"), text(obj(m).get("description"))) for m in arr(frame.get("commands")))
         self.native_session_id = text(frame.get("session")) or self.native_session_id
         self.catalogue = c.Catalogue(models=models, commands=commands, default_model=models[0].id if models else None)
         return []

@@ -30,21 +30,10 @@ from universal.agents.opencode.wire import (
     prompt_body,
     read_catalogue,
 )
-from universal.codec import (
-    Exit,
-    Fact,
-    IdFactory,
-    LaunchOptions,
-    LaunchSpec,
-    Output,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    Signal,
-    WriteLine,
-)
+from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.lib.jsonvalue import arr, obj, text, whole
 from universal.opencode import ABORTED, child_metadata, message_id, refusal
 from universal.permissions import Rule

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from universal.agent_spec import (
+    EVERYTHING,
+    AgentAbilities,
+    AgentProgram,
+    AgentRules,
+    AgentSpec,
+    LoginSigns,
+    ProjectSettingsUse,
+    SpareUse,
+)
 from universal.agents.opencode.wire import NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
+from universal.codec import Codec, IdFactory
 from universal.opencode import DEFAULT_CATALOGUE, MODES, SANDBOX, SKILLS
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
@@ -32,34 +42,43 @@ OPENCODE = AgentSpec(
     name=NAME,
     title="OpenCode",
     make=_make,
-    binaries=("opencode",),
-    env_override="SHIM_OPENCODE_BIN",
-    version_args=("--version",),
-    major=1,
-    major_hint="A program of 2.x is taken by the agent `opencode2`.",
-    capabilities=EVERYTHING,
-    modes=MODES,
-    setup=SetupUse(reads_own=True),
-    project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
-    sandbox=SANDBOX._replace(shown=("edit", "read", "external_directory")),  # it keeps its network: we reach it by that
-    spare=SPARE,
-    rewinds=True,
-    command_sources=SKILLS,
-    default_catalogue=DEFAULT_CATALOGUE,
-    npm=("opencode-ai",),
-    install_hint="Install OpenCode with `npm install -g opencode-ai`, then run `opencode auth login` once.",
-    transport="http",
-    tested=("1.18.32", "1.18.34"),
-    lacks={"plan": "OpenCode tells no limits of a plan."},
-    login="models",
-    login_signs=LoginSigns(
-        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"),
-        ("$XDG_DATA_HOME/opencode/auth.json", "~/.local/share/opencode/auth.json"),
+    program=AgentProgram(
+        binaries=("opencode",),
+        version_args=("--version",),
+        env_override="SHIM_OPENCODE_BIN",
+        major=1,
+        major_hint="A program of 2.x is taken by the agent `opencode2`.",
+        tested=("1.18.32", "1.18.34"),
+        transport="http",
+        npm=("opencode-ai",),
+        install_hint="Install OpenCode with `npm install -g opencode-ai`, then run `opencode auth login` once.",
+        login="models",
+        login_hint="Run `opencode auth login` in a terminal.",
+        login_signs=LoginSigns(
+            ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"),
+            ("$XDG_DATA_HOME/opencode/auth.json", "~/.local/share/opencode/auth.json"),
+        ),
+        spare=SPARE,
+    ),
+    abilities=AgentAbilities(
+        capabilities=EVERYTHING,
+        modes=MODES,
+        catalogue=DEFAULT_CATALOGUE,
+        lacks={"plan": "OpenCode tells no limits of a plan."},
+        command_sources=SKILLS,
+        setup=SetupUse(reads_own=True),
+        rewinds=True,
+    ),
+    rules=AgentRules(
+        enforcement=Enforcement(
+            "OpenCode's own engine: it reads the configuration, and is given the session's rules",
+            {
+                "doom_loop": "OpenCode notices equal calls within one answer of its model only, not in answers that "
+                "follow each other."
+            },
+        ),
+        project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
+        sandbox=SANDBOX._replace(shown=("edit", "read", "external_directory")),  # it keeps its network: we reach it by that
     ),
     is_fallback=True,
-    login_hint="Run `opencode auth login` in a terminal.",
-    enforcement=Enforcement(
-        "OpenCode's own engine: it reads the configuration, and is given the session's rules",
-        {"doom_loop": "OpenCode notices equal calls within one answer of its model only, not in answers that follow each other."},
-    ),
 )

@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from universal.agents import kit
-from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
+from universal.codec import Catalogue, Mode, Model, Prompt
 from universal.items import Json
 from universal.lib.jsonvalue import arr, obj, text
 from universal.opencode import DEFAULT_MODEL, MODES, limit_of
 from universal.opencode_metadata import error_details
+from universal.slash_commands import SlashCommand
 
 NAME = "opencode"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from universal.agent_spec import EVERYTHING, AgentAbilities, AgentProgram, AgentRules, AgentSpec, LoginSigns, ProjectSettingsUse
 from universal.agents.opencode2.wire import NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginSigns, ProjectSettingsUse
+from universal.codec import Codec, IdFactory
 from universal.opencode import DEFAULT_CATALOGUE, MODES, SKILLS
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
@@ -29,38 +30,42 @@ OPENCODE2 = AgentSpec(
     name=NAME,
     title="OpenCode 2",
     make=_make,
-    binaries=("opencode2",),
-    env_override="SHIM_OPENCODE2_BIN",
-    version_args=("--version",),
-    major=2,
-    major_hint="A program of 1.x is taken by the agent `opencode`.",
-    shared_binaries=("opencode",),
-    capabilities=replace(EVERYTHING, todos=False),
-    modes=MODES,
-    setup=SetupUse(reads_own=True),
-    project_settings=ProjectSettingsUse(("opencode",)),
-    command_sources=SKILLS,
-    default_catalogue=DEFAULT_CATALOGUE,
-    npm=("@opencode/cli",),
-    install_hint=(
-        "Install OpenCode 2 with `npm install -g @opencode/cli` (not on every mirror; https://opencode.ai has other ways). "
-        "Its program is taken under the name `opencode2`, and under the name `opencode` if it tells a version 2.x."
+    program=AgentProgram(
+        binaries=("opencode2",),
+        version_args=("--version",),
+        env_override="SHIM_OPENCODE2_BIN",
+        shared_binaries=("opencode",),
+        major=2,
+        major_hint="A program of 1.x is taken by the agent `opencode`.",
+        unrecorded=NOT_RUN,
+        transport="http",
+        npm=("@opencode/cli",),
+        install_hint="Install OpenCode 2 with `npm install -g @opencode/cli` (not on every mirror; https://opencode.ai has other "
+        "ways). Its program is taken under the name `opencode2`, and under the name `opencode` if it tells a version 2.x.",
+        login="models",
+        login_hint="Run `opencode2` in a terminal and connect a provider.",
+        login_signs=LoginSigns(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY")),
     ),
-    transport="http",
-    login="models",
-    login_hint="Run `opencode2` in a terminal and connect a provider.",
-    login_signs=LoginSigns(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY")),
+    abilities=AgentAbilities(
+        capabilities=replace(EVERYTHING, todos=False),
+        modes=MODES,
+        catalogue=DEFAULT_CATALOGUE,
+        lacks={
+            "todos": "OpenCode 2 has no todo list any more: no tool, no event.",
+            "plan": "OpenCode tells no limits of a plan.",
+        },
+        command_sources=SKILLS,
+        setup=SetupUse(reads_own=True),
+        rewinds=True,
+    ),
+    rules=AgentRules(
+        enforcement=Enforcement(
+            "OpenCode 2's own engine, which is given the written rules with each session",
+            {"*": "Not run with OpenCode 2.x: nobody has seen that its engine holds the rules that it is given."},
+        ),
+        project_settings=ProjectSettingsUse(("opencode",)),
+    ),
     is_fallback=True,
-    rewinds=True,
-    lacks={
-        "todos": "OpenCode 2 has no todo list any more: no tool, no event.",
-        "plan": "OpenCode tells no limits of a plan.",
-    },
-    unrecorded=NOT_RUN,
-    enforcement=Enforcement(
-        "OpenCode 2's own engine, which is given the written rules with each session",
-        {"*": "Not run with OpenCode 2.x: nobody has seen that its engine holds the rules that it is given."},
-    ),
 )
 
 
@@ -73,6 +78,5 @@ def configured_spec(command: tuple[str, ...], title: str | None, env: Mapping[st
         return OpenCode2Codec(ids, command[1:], env)
 
     version_args = (*command[1:], "--version")
-    return replace(
-        OPENCODE2, make=make, binaries=command[:1], shared_binaries=(), version_args=version_args, title=title or OPENCODE2.title
-    )
+    program = replace(OPENCODE2.program, binaries=command[:1], shared_binaries=(), version_args=version_args)
+    return replace(OPENCODE2, make=make, program=program, title=title or OPENCODE2.title)

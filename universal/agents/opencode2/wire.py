@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 from universal.agents import kit
 from universal.agents.opencode2.dialects import Dialect, Msg
-from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
+from universal.codec import Catalogue, Mode, Model, Prompt
 from universal.items import Json
 from universal.lib.jsonvalue import arr, obj, text
 from universal.opencode import DEFAULT_MODEL, MODES, limit_of
 from universal.permissions import Rule
+from universal.slash_commands import SlashCommand
 
 NAME = "opencode2"
 EVENTS_PATH = "/api/event"

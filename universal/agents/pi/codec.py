@@ -44,23 +44,10 @@ from universal.agents.pi.wire import (
     read_models,
     usage_of,
 )
-from universal.codec import (
-    Catalogue,
-    Exit,
-    Fact,
-    IdFactory,
-    LaunchOptions,
-    LaunchSpec,
-    Output,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    SetTimer,
-    Signal,
-    Stop,
-)
+from universal.codec import Catalogue, Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, Stop
 from universal.events import ErrorData, EventType
 from universal.items import Json
+from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.mcp import McpServers, of_claude, summary

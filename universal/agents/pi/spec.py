@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
-from universal.codec import (
+from universal.agent_spec import (
     EVERYTHING,
+    AgentAbilities,
     AgentFolder,
+    AgentProgram,
+    AgentRules,
     AgentSpec,
-    Codec,
     ConversationReader,
     ConversationStore,
-    IdFactory,
     LoginSigns,
     ProjectSettingsUse,
     SpareUse,
 )
+from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
+from universal.codec import Codec, IdFactory
 from universal.permissions import Enforcement
 from universal.pi import SANDBOX
 from universal.setup import SetupUse
@@ -61,41 +63,47 @@ PI = AgentSpec(
     name=NAME,
     title="Pi",
     make=_make,
-    binaries=("pi",),
-    env_override="SHIM_PI_BIN",
-    version_args=("--version",),
-    capabilities=replace(EVERYTHING, files=False, subagents=False, todos=False),
-    modes=MODES,
-    project_settings=ProjectSettingsUse(
-        ("pi",),
-        leaves_out=True,
-        rule_files=(".pi/settings.json", ".pi/extensions/*", ".pi/agent/settings.json", ".pi/agent/extensions/*"),
+    program=AgentProgram(
+        binaries=("pi",),
+        version_args=("--version",),
+        env_override="SHIM_PI_BIN",
+        tested=("0.73.1", "1.5.2"),
+        npm=("@earendil-works/pi-coding-agent",),
+        install_hint="Install Pi with `npm install -g @earendil-works/pi-coding-agent`, then run `pi` once and use /login.",
+        login="models",
+        login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider (ANTHROPIC_API_KEY ...).",
+        login_signs=LoginSigns(
+            ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), ("~/.pi/agent/auth.json", "~/.pi/agent/models.json")
+        ),
+        spare=SPARE,
     ),
-    sandbox=SANDBOX,
-    setup=SetupUse(frozenset({"mcp"})),
-    spare=SPARE,
-    rewinds=True,
-    own_folder=AgentFolder("~/.pi/agent", "PI_CODING_AGENT_DIR"),
-    conversations=ConversationStore(_reader, "pi --session {id}", files="sessions/*/*_{id}.jsonl"),
-    command_sources=COMMANDS,
-    default_catalogue=NO_CATALOGUE,
-    npm=("@earendil-works/pi-coding-agent",),
-    install_hint="Install Pi with `npm install -g @earendil-works/pi-coding-agent`, then run `pi` once and use /login.",
-    tested=("0.73.1", "1.5.2"),
-    login="models",
-    login_signs=LoginSigns(
-        ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), ("~/.pi/agent/auth.json", "~/.pi/agent/models.json")
+    abilities=AgentAbilities(
+        capabilities=replace(EVERYTHING, files=False, subagents=False, todos=False),
+        modes=MODES,
+        catalogue=NO_CATALOGUE,
+        lacks={
+            "todos": "Pi has no tool for a list of tasks.",
+            "subagents": "Pi has no subagents.",
+            "plan": "Pi tells no limits of a plan.",
+        },
+        command_sources=COMMANDS,
+        setup=SetupUse(frozenset({"mcp"})),
+        no_steering="",
+        conversations=ConversationStore(_reader, "pi --session {id}", files="sessions/*/*_{id}.jsonl"),
+        rewinds=True,
     ),
-    no_steering="",
-    lacks={
-        "todos": "Pi has no tool for a list of tasks.",
-        "subagents": "Pi has no subagents.",
-        "plan": "Pi tells no limits of a plan.",
-    },
-    login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider (ANTHROPIC_API_KEY ...).",
-    # Calls from scripts (`codemode`, Pi 1.5.2) are asked about too: `tests/e2e/test_agents.py` in `make adopt AGENT=pi`.
-    enforcement=Enforcement(
-        "an extension that asks before every call",
-        absent=("webfetch", "websearch", "task", "skill", "todowrite"),
+    rules=AgentRules(
+        # Calls from scripts (`codemode`, Pi 1.5.2) are asked about too: `tests/e2e/test_agents.py` in `make adopt AGENT=pi`.
+        enforcement=Enforcement(
+            "an extension that asks before every call",
+            absent=("webfetch", "websearch", "task", "skill", "todowrite"),
+        ),
+        project_settings=ProjectSettingsUse(
+            ("pi",),
+            leaves_out=True,
+            rule_files=(".pi/settings.json", ".pi/extensions/*", ".pi/agent/settings.json", ".pi/agent/extensions/*"),
+        ),
+        own_folder=AgentFolder("~/.pi/agent", "PI_CODING_AGENT_DIR"),
+        sandbox=SANDBOX,
     ),
 )

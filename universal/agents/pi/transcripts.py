@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt
 from universal.agents.kit.prompts import first_line
 from universal.agents.pi.codec import PiCodec
 from universal.agents.pi.tools import text_of
 from universal.agents.pi.wire import Msg
-from universal.codec import Conversation, ConversationEvent, ConversationPrompt, Fact, IdFactory
+from universal.codec import Fact, IdFactory
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import obj
 

@@ -10,10 +10,12 @@ import re
 from typing import Any, TypeAlias
 
 from universal.agents import kit
-from universal.codec import Attachment, Catalogue, LaunchOptions, Mode, Model, SlashCommand
+from universal.codec import Attachment, Catalogue, Mode, Model
 from universal.items import Json
+from universal.launch import LaunchOptions
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
+from universal.slash_commands import SlashCommand
 
 NAME = "pi"
 """Registry name, and the provider id in `metadata.model`."""

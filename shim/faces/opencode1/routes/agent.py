@@ -190,4 +190,8 @@ async def remove_key(ctx: Ctx, path: requests.ProviderPath) -> object:
 async def methods(ctx: Ctx) -> object:
     """List the agents that accept a key, and the environment variable for it."""
     specs = [agent.spec for agent in await ctx.services.agents.available()]
-    return {spec.name: [{"type": "api", "label": f"API key ({spec.key_variables[0]})"}] for spec in specs if spec.key_variables}
+    return {
+        spec.name: [{"type": "api", "label": f"API key ({spec.program.key_variables[0]})"}]
+        for spec in specs
+        if spec.program.key_variables
+    }

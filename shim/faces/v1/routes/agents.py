@@ -29,7 +29,7 @@ from shim.faces.v1.models import (
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.transfer.conversations import open_stored, stored_sessions
-from universal.codec import modes_of
+from universal.agent_spec import modes_of
 
 
 class AgentPath(BaseModel):
@@ -48,7 +48,7 @@ def _agent(ctx: Ctx, name: str) -> Agent:
 
 def capabilities(agent: Agent) -> AgentCapabilities:
     """Convert a codec's capabilities. Those that every codec has (docs/contract.md) are always true."""
-    can = agent.spec.capabilities
+    can = agent.spec.abilities.capabilities
     return AgentCapabilities(
         planMode=any(mode.id == "plan" for mode in modes_of(agent.spec, agent.catalogue)),
         permissions=can.permissions,
@@ -104,10 +104,10 @@ def _info(ctx: Ctx, agent: Agent) -> AgentInfo:
         path=agent.located.path,
         version=agent.located.version,
         title=spec.title,
-        installHint=spec.install_hint,
+        installHint=spec.program.install_hint,
         trouble=agent.located.why or agent.trouble or None,
         install=_install_state(installation) if installation is not None else None,
-        sandbox=spec.sandbox.level if spec.sandbox.level != "auto" else None,
+        sandbox=spec.rules.sandbox.level if spec.rules.sandbox.level != "auto" else None,
     )
 
 
@@ -167,7 +167,7 @@ async def list_stored(ctx: Ctx, path: AgentPath, query: StoredQuery) -> object:
     """The conversations that an agent's own program has stored of this directory."""
     agent = _agent(ctx, path.agent)
     found = await stored_sessions(ctx.services.sessions, agent, ctx.directory, query.days)
-    command = agent.spec.conversations.command if agent.spec.conversations is not None else ""
+    command = agent.spec.abilities.conversations.command if agent.spec.abilities.conversations is not None else ""
     rows = [
         StoredSessionInfo(
             id=one.own.id,
@@ -204,7 +204,7 @@ async def install_agent(ctx: Ctx, path: AgentPath, body: AgentInstallRequest | N
     agent = _agent(ctx, path.agent)
     if agent.usable and not (body is not None and body.reinstall):
         return NO_CONTENT
-    if not agent.spec.binaries:
+    if not agent.spec.program.binaries:
         return NO_CONTENT
     try:
         await universal(ctx).installs.install(path.agent)

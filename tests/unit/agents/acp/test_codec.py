@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from shim.dev.record.driver import counting_ids
 from tests.support.recordings import load_all
 from tests.support.replay import encode
+from universal.agent_spec import AgentProgram
 from universal.agents import kit
 from universal.agents.acp.cards import PROFILES, Profile
 from universal.agents.acp.codec import AcpCodec
@@ -22,10 +23,8 @@ from universal.agents.acp.spec import ACP_AGENTS, DOWNLOAD_S, HANDSHAKE_S, custo
 from universal.codec import (
     Attachment,
     Command,
-    Exit,
     Fact,
     Interrupt,
-    LaunchOptions,
     Output,
     PermissionReply,
     Prompt,
@@ -38,9 +37,10 @@ from universal.codec import (
 )
 from universal.events import ErrorData, EventType, ItemData, PermissionData, Source, UniversalEvent
 from universal.items import ToolResultPart
+from universal.launch import Exit, LaunchOptions
 from universal.turn import Input
 
-OWN = Profile("own", "Own", ("own",))
+OWN = Profile("own", "Own", AgentProgram(("own",)))
 AGENT = {"protocolVersion": 1, "agentCapabilities": {"loadSession": True, "promptCapabilities": {"image": True}}}
 MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "plan", "name": "Plan"}]}
 
@@ -525,17 +525,22 @@ def test_work_that_qwen_began_is_a_turn_when_it_says_that_it_is_over() -> None:
 
 
 def test_known_agents_have_names_and_variables_of_their_own() -> None:
-    assert len({spec.name for spec in ACP_AGENTS}) == len({spec.env_override for spec in ACP_AGENTS}) == len(PROFILES)
-    assert all(spec.modes[0].id == "build" for spec in ACP_AGENTS)
+    assert len({spec.name for spec in ACP_AGENTS}) == len({spec.program.env_override for spec in ACP_AGENTS}) == len(PROFILES)
+    assert all(spec.abilities.modes[0].id == "build" for spec in ACP_AGENTS)
 
 
 def test_an_agent_of_the_persons_own() -> None:
     spec = custom_spec("mine", ("my-agent", "--acp"), None, {"KEY": "x"})
     launch = spec.make(counting_ids()).launch(LaunchOptions(binary="/bin/my-agent", directory="/p"))
-    assert (spec.binaries, launch.argv, launch.env, launch.cwd) == (("my-agent",), ("/bin/my-agent", "--acp"), {"KEY": "x"}, "/p")
+    assert (spec.program.binaries, launch.argv, launch.env, launch.cwd) == (
+        ("my-agent",),
+        ("/bin/my-agent", "--acp"),
+        {"KEY": "x"},
+        "/p",
+    )
     known = custom_spec("gemini", ("gemini", "--experimental-acp"), None, {})
     assert known.title == "Gemini CLI"
-    assert known.login_hint == "Run `gemini` in a terminal and log in, or set GEMINI_API_KEY."
+    assert known.program.login_hint == "Run `gemini` in a terminal and log in, or set GEMINI_API_KEY."
 
 
 def test_a_login_that_an_agent_of_the_persons_own_misses_names_its_settings() -> None:

@@ -84,7 +84,7 @@ def test_a_tool_that_is_denied_no_longer_needs_another_process() -> None:
 
 
 def test_a_denied_pattern_reaches_the_hook_that_may_allow_it() -> None:
-    enforcement = agents()[NAME].enforcement
+    enforcement = agents()[NAME].rules.enforcement
     assert enforcement.gaps([Rule("bash", "*", "deny"), Rule("edit", "*", "ask")]) == {}
     assert set(enforcement.gaps([Rule("bash", "rm *", "deny")])) == {"bash"}
     assert set(enforcement.gaps([Rule("bash", "*", "deny"), Rule("bash", "git *", "allow")])) == {"bash"}
@@ -221,5 +221,5 @@ def test_hidden_files_are_asked_about_in_accept_edits_also_behind_a_link(mode: s
     place = Place("/p", home="/home/me", resolve=lambda path: path.replace("/p/link", "/p/.git/hooks"))
     metadata: Any = {"tool": "Write", "input": {"file_path": path}}
     data = PermissionData(permission_id="x", action="Write", status="requested", metadata=metadata)
-    policy = Policy(with_home(agents()[NAME].rules_in({}), "/home/me"), STRICT, mode=mode)
+    policy = Policy(with_home(agents()[NAME].rules.defaults_in({}), "/home/me"), STRICT, mode=mode)
     assert policy.action(accesses_of(NAME, data, place)[-1]) == action

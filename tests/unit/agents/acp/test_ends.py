@@ -14,9 +14,10 @@ from tests.support.recordings import Recording, Row, load_all
 from tests.unit.agents.acp.test_codec import AGENT, OWN, Talk
 from universal.agents import kit
 from universal.agents.acp.ends import CALLS_S, END, HISTORY, LATE_S, OWN_CALLS_S, OWN_S, SILENT_S
-from universal.codec import Exit, Fact, Interrupt, PermissionReply, Prompt, Signal
+from universal.codec import Fact, Interrupt, PermissionReply, Prompt, Signal
 from universal.events import EventType, ItemData, ItemDeltaData
 from universal.items import ItemKind, TextPart
+from universal.launch import Exit
 from universal.turn import Input
 
 PROMPT = Prompt("p", "hi")

@@ -17,7 +17,9 @@ URL = "https://agentclientprotocol.com/protocol/session-modes#"
 
 def modes_of(name: str, told: list[dict[str, Any]], usual: str, *options: tuple[str, str]) -> dict[str, str]:
     profile = next((p for p in PROFILES if p.name == name), None)
-    found = offered_modes(profile.modes if profile else GENERIC, told, usual, lambda option, value: (option, value) in options)
+    found = offered_modes(
+        profile.abilities.modes if profile else GENERIC, told, usual, lambda option, value: (option, value) in options
+    )
     return {mode.id: mode.native for mode in found}
 
 

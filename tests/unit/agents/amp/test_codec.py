@@ -16,11 +16,9 @@ from universal.agents.amp.spec import AMP
 from universal.agents.amp.wire import read_result
 from universal.codec import (
     Attachment,
-    Exit,
     Fact,
     Interrupt,
     InterruptProcess,
-    LaunchOptions,
     PermissionReply,
     Prompt,
     QuestionReply,
@@ -30,6 +28,7 @@ from universal.codec import (
 )
 from universal.events import EventType
 from universal.items import FileRefPart
+from universal.launch import Exit, LaunchOptions
 from universal.permissions import Rule
 from universal.turn import Input
 
@@ -121,9 +120,9 @@ def test_a_new_file_is_shown_as_added() -> None:
 
 
 def test_a_spec() -> None:
-    can = AMP.capabilities
+    can = AMP.abilities.capabilities
     assert (can.deltas, can.permissions, can.questions, can.interrupt) == (False, False, False, True)
-    assert launch_argv()[0].catalogue == AMP.default_catalogue
+    assert launch_argv()[0].catalogue == AMP.abilities.catalogue
 
 
 JSON = st.recursive(

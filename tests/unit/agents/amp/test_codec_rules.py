@@ -222,6 +222,6 @@ def test_no_rule_that_refuses_changes_no_tool() -> None:
 
 
 def test_the_notice_says_that_amp_refuses_what_a_rule_asks_about() -> None:
-    assert AMP.enforcement.gaps(rules_from_config({"bash": "deny"})) == {}
-    assert "cannot ask" in AMP.enforcement.gaps(rules_from_config({"bash": "ask"}))["bash"]
-    assert "pattern" in AMP.enforcement.gaps(rules_from_config({"bash": {"rm *": "deny"}}))["bash"]
+    assert AMP.rules.enforcement.gaps(rules_from_config({"bash": "deny"})) == {}
+    assert "cannot ask" in AMP.rules.enforcement.gaps(rules_from_config({"bash": "ask"}))["bash"]
+    assert "pattern" in AMP.rules.enforcement.gaps(rules_from_config({"bash": {"rm *": "deny"}}))["bash"]

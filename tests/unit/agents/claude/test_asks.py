@@ -23,8 +23,9 @@ from tests.support.replay import encode
 from universal.agents.claude.asks import HOOKS
 from universal.agents.claude.codec import NOT_HELD
 from universal.claude_code import UNCHECKED
-from universal.codec import Exit, FilesChanged, PermissionReply, QuestionReply, ToolCheck, WriteLine
+from universal.codec import FilesChanged, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import EventType, PermissionData
+from universal.launch import Exit
 from universal.permissions import Rule
 
 RULES = (Rule("edit", "*", "deny"),)

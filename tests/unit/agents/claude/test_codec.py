@@ -29,18 +29,10 @@ from universal.agents.claude.asks import HOOKS
 from universal.agents.claude.codec import NOT_HELD, ClaudeCodec
 from universal.agents.claude.spec import CLAUDE
 from universal.agents.claude.wire import IGNORED, REFUSED, prompt_uuid
-from universal.codec import (
-    Attachment,
-    Exit,
-    Interrupt,
-    LaunchOptions,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    WriteLine,
-)
+from universal.codec import Attachment, Interrupt, PermissionReply, Prompt, QuestionReply, WriteLine
 from universal.events import EventType, ItemData
 from universal.items import ItemKind, StatusPart
+from universal.launch import Exit, LaunchOptions
 from universal.turn import Input
 
 INTERRUPT = {"subtype": "interrupt"}
@@ -99,15 +91,15 @@ def test_environment() -> None:
 
 
 def test_the_row_of_the_registry() -> None:
-    assert {mode.id: mode.native for mode in CLAUDE.modes} == {
+    assert {mode.id: mode.native for mode in CLAUDE.abilities.modes} == {
         "build": "default",
         "plan": "plan",
         "accept-edits": "acceptEdits",
         "auto": "auto",
         "bypass": "bypassPermissions",
     }
-    assert [model.id for model in CLAUDE.default_catalogue.models] == ["default", "opus", "sonnet", "haiku"]
-    assert "npm install -g @anthropic-ai/claude-code" in CLAUDE.install_hint
+    assert [model.id for model in CLAUDE.abilities.catalogue.models] == ["default", "opus", "sonnet", "haiku"]
+    assert "npm install -g @anthropic-ai/claude-code" in CLAUDE.program.install_hint
     assert isinstance(CLAUDE.make(lambda kind: kind), ClaudeCodec)
 
 

@@ -16,9 +16,10 @@ from tests.support.recordings import load, load_all
 from tests.support.replay import Replay, encode
 from universal.agents.claude.codec import ClaudeCodec
 from universal.agents.claude.wire import IGNORED, parse
-from universal.codec import Exit, Fact, Interrupt, PermissionReply, QuestionReply
+from universal.codec import Fact, Interrupt, PermissionReply, QuestionReply
 from universal.events import EventType, Source, UniversalEvent
 from universal.items import ItemKind, ItemRole
+from universal.launch import Exit
 from universal.lib.jsonvalue import obj
 from universal.lib.jsonvalue import text as as_text
 

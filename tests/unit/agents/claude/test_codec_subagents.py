@@ -19,9 +19,9 @@ from tests.support.claude_lines import (
     tool_result,
     tool_use,
 )
-from universal.codec import Exit
 from universal.events import EventType
 from universal.items import ItemKind, ItemRole, ItemStatus
+from universal.launch import Exit
 from universal.turn import Input
 
 SPAWN = {"description": "look around", "prompt": "say what you see", "subagent_type": "general-purpose"}

@@ -10,7 +10,8 @@ import pytest
 
 from universal.agents.claude.codec import ClaudeCodec
 from universal.agents.claude.settings import Settings
-from universal.codec import Fact, LaunchOptions, Output, Prompt, Stop, WriteLine
+from universal.codec import Fact, Output, Prompt, Stop, WriteLine
+from universal.launch import LaunchOptions
 from universal.permissions import Rule
 from universal.setup import DirectorySetup, McpServer
 

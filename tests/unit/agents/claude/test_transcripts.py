@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from universal.agent_spec import ConversationPrompt
 from universal.agents.claude.transcripts import events, read
-from universal.codec import ConversationPrompt, Fact
+from universal.codec import Fact
 from universal.items import ItemKind
 
 Row = dict[str, Any]

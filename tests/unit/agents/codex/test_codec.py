@@ -17,7 +17,6 @@ from universal.codec import (
     Attachment,
     Fact,
     Interrupt,
-    LaunchOptions,
     Output,
     PermissionReply,
     Prompt,
@@ -30,6 +29,7 @@ from universal.codec import (
 )
 from universal.events import EventType, PermissionData
 from universal.items import ItemKind
+from universal.launch import LaunchOptions
 from universal.permissions import Rule
 from universal.setup import DirectorySetup, McpServer
 from universal.turn import Input
@@ -139,7 +139,7 @@ def test_the_default_is_the_model_of_the_persons_configuration(configured: str |
 def test_models_that_are_refused_leave_the_default() -> None:
     bench = Bench()
     bench.answer(bench.ready(), error="no")
-    assert bench.codec.catalogue == CODEX.default_catalogue
+    assert bench.codec.catalogue == CODEX.abilities.catalogue
 
 
 def test_a_prompt_waits_for_the_handshake() -> None:

@@ -12,7 +12,8 @@ from shim.dev.record.driver import counting_ids
 from tests.support.recordings import load_all
 from tests.unit.agents.codex.test_codec import THREAD, TURN, Bench
 from universal.agents.codex.codec import CodexCodec
-from universal.codec import Exit, Fact, Interrupt, LaunchOptions, Output, Prompt
+from universal.codec import Fact, Interrupt, Output, Prompt
+from universal.launch import Exit, LaunchOptions
 
 LINES = [json.dumps(m, ensure_ascii=False).encode() for r in load_all("codex") if "exec" not in r.argv
          for m in r.agent_messages() if isinstance(m, dict)]  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.agents.codex.test_codec import THREAD, Bench, written_lines
-from universal.codec import LaunchOptions, Prompt
+from universal.codec import Prompt
+from universal.launch import LaunchOptions
 from universal.permissions import Rule
 
 WITHOUT_SEARCH = (Rule("websearch", "*", "deny"),)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from universal.agent_spec import Conversation, ConversationPrompt
 from universal.agents.codex.transcripts import events, read
-from universal.codec import Conversation, ConversationPrompt, Fact
+from universal.codec import Fact
 
 THREAD: dict[str, Any] = {
     "id": "t", "cwd": "/p", "preview": "do it\nnow", "name": None, "parentThreadId": None,

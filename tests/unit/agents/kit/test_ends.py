@@ -15,23 +15,13 @@ import pytest
 
 from shim.dev.record.driver import counting_ids
 from tests.support.claude_lines import assistant, init, lifecycle, result, state, text, tool_result, tool_use
+from universal.agent_spec import AgentSpec
 from universal.agents import kit
 from universal.agents.kit.ends import POLL_S, SILENCES
-from universal.codec import (
-    AgentSpec,
-    Codec,
-    Exit,
-    Fact,
-    LaunchOptions,
-    Output,
-    Prompt,
-    SetTimer,
-    Signal,
-    Stop,
-    WriteLine,
-)
+from universal.codec import Codec, Fact, Output, Prompt, SetTimer, Signal, Stop, WriteLine
 from universal.events import EventType, ItemData
 from universal.items import ItemKind, ItemStatus
+from universal.launch import Exit, LaunchOptions
 from universal.registry import agents
 from universal.turn import Input, TurnEnd, TurnMachine
 

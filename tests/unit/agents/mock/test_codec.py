@@ -16,8 +16,9 @@ from tests.fakes.mock_scenarios import SCENARIOS, play
 from tests.fakes.mock_session import always
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK
-from universal.codec import Exit, Fact, Interrupt, LaunchOptions, PermissionReply, Prompt, QuestionReply, Signal
+from universal.codec import Fact, Interrupt, PermissionReply, Prompt, QuestionReply, Signal
 from universal.events import EventType
+from universal.launch import Exit, LaunchOptions
 from universal.turn import Input
 
 
@@ -128,7 +129,7 @@ def test_the_catalogue_comes_with_the_greeting(tmp_path: Path) -> None:
     assert made.catalogue is not None
     assert [(m.id, m.name, m.variants) for m in made.catalogue.models] == [("mock", "Mock", ("low", "high"))]
     assert [c.name for c in made.catalogue.commands] == list(SCENES)
-    assert made.catalogue.models == MOCK.default_catalogue.models
+    assert made.catalogue.models == MOCK.abilities.catalogue.models
 
 
 def test_replies_without_a_request_are_dropped() -> None:

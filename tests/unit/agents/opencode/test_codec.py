@@ -13,20 +13,9 @@ from shim.dev.record.driver import counting_ids
 from universal.agents.opencode.codec import OpenCodeCodec
 from universal.agents.opencode.spec import OPENCODE
 from universal.agents.opencode.wire import delay_ms, model_ref, read_catalogue
-from universal.codec import (
-    Attachment,
-    Exit,
-    Fact,
-    Interrupt,
-    LaunchOptions,
-    Output,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    Signal,
-    WriteLine,
-)
+from universal.codec import Attachment, Fact, Interrupt, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
 from universal.events import EventType
+from universal.launch import Exit, LaunchOptions
 from universal.opencode import message_id
 from universal.permissions import Action, Rule
 from universal.turn import Input
@@ -81,7 +70,7 @@ def test_launch_and_start() -> None:
     server = Server()
     assert server.launch.argv == ("/bin/opencode", "serve", "--hostname", "127.0.0.1")
     assert [request["path"] for request in server.asked] == ["/config/providers", "/config", "/command", "/agent"]
-    assert OPENCODE.transport == "http"
+    assert OPENCODE.program.transport == "http"
 
 
 def test_the_catalogue_has_all_models_of_all_providers() -> None:
@@ -323,8 +312,8 @@ def test_delays(next_ms: int, attempt: int, wait: int) -> None:
 
 
 def test_the_model_that_opencode_chose_is_always_accepted() -> None:
-    assert read_catalogue(None, None, None, None) == OPENCODE.default_catalogue
-    assert model_ref(OPENCODE.default_catalogue.default_model) is None
+    assert read_catalogue(None, None, None, None) == OPENCODE.abilities.catalogue
+    assert model_ref(OPENCODE.abilities.catalogue.default_model) is None
 
 
 WORDS = (

@@ -11,20 +11,9 @@ from shim.dev.record.driver import counting_ids
 from universal.agents.opencode2 import codec as codec_module
 from universal.agents.opencode2.codec import OpenCode2Codec
 from universal.agents.opencode2.wire import OFFERS
-from universal.codec import (
-    Attachment,
-    Exit,
-    Fact,
-    Interrupt,
-    LaunchOptions,
-    Output,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    Signal,
-    WriteLine,
-)
+from universal.codec import Attachment, Fact, Interrupt, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
 from universal.events import EventType, QuestionData
+from universal.launch import Exit, LaunchOptions
 from universal.permissions import Rule
 from universal.turn import Input
 

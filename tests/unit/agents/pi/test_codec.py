@@ -18,10 +18,8 @@ from universal.agents.pi.wire import error_of, read_models
 from universal.codec import (
     Attachment,
     Command,
-    Exit,
     Fact,
     Interrupt,
-    LaunchOptions,
     Output,
     PermissionReply,
     Prompt,
@@ -33,6 +31,7 @@ from universal.codec import (
 )
 from universal.events import EventType, ItemData, PermissionData
 from universal.items import FileRefPart
+from universal.launch import Exit, LaunchOptions
 from universal.setup import DirectorySetup, McpServer
 from universal.turn import Input
 
@@ -358,7 +357,7 @@ def test_errors_say_their_status() -> None:
 
 
 def test_a_spec() -> None:
-    assert (PI.name, PI.env_override, PI.default_catalogue.models) == ("pi", "SHIM_PI_BIN", ())
+    assert (PI.name, PI.program.env_override, PI.abilities.catalogue.models) == ("pi", "SHIM_PI_BIN", ())
 
 
 # --- hostile input ----------------------------------------------------------------------------------------

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from shim.agents.catalog import OfferedMode
 from shim.agents.offered_commands import OfferedCommand
 from shim.faces.opencode1 import offers
+from tests.support.specs import change
 from universal.registry import agents
 
 SPECS = agents()
 
 
 def test_a_mode_tells_who_enforces_the_rules_of_each_agent_that_has_it() -> None:
-    amp = SPECS["amp"].enforcement
+    amp = SPECS["amp"].rules.enforcement
     assert offers.agent(OfferedMode("build", "b", (SPECS["claude"], SPECS["amp"])))["options"]["enforcement"] == {
         "claude": {"by": "a hook before every call", "missing": {}},
         "amp": {"by": amp.by, "missing": dict(amp.missing), "partial": amp.partial, "noAsks": amp.no_asks},
@@ -30,6 +29,6 @@ def test_a_command_has_only_the_fields_that_are_set() -> None:
 
 
 def test_a_mode_says_what_the_kernel_holds_of_an_agent_in_a_sandbox() -> None:
-    codex = replace(SPECS["codex"], sandbox=SPECS["codex"].sandbox._replace(level="strict"))
+    codex = change(SPECS["codex"], sandbox=SPECS["codex"].rules.sandbox._replace(level="strict"))
     [told] = offers.agent(OfferedMode("build", "b", (codex,)))["options"]["enforcement"].values()
     assert told["sandbox"] == {"level": "strict", "denies": ["edit", "read", "external_directory", "webfetch"]}

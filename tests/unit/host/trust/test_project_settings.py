@@ -11,7 +11,7 @@ import pytest
 
 from shim.host.trust import project_settings, settings_rules
 from shim.host.trust.project_settings import ProjectScanner, ProjectSettings
-from universal.codec import ALL_FAMILIES
+from universal.agent_spec import ALL_FAMILIES
 from universal.registry import agents
 
 HOOK = {"PreToolUse": [{"matcher": "*", "hooks": [{"type": "command", "command": "touch hooked"}]}]}
@@ -224,7 +224,7 @@ def test_settings_that_a_file_would_run_or_allow(project: Path, name: str) -> No
 def test_every_family_of_an_agent_has_files() -> None:
     families = {file.family for file in settings_rules.FILES}
     assert families == {*ALL_FAMILIES, settings_rules.ANY}
-    assert {family for spec in agents().values() for family in spec.project_settings.reads} <= families
+    assert {family for spec in agents().values() for family in spec.rules.project_settings.reads} <= families
 
 
 def test_an_agent_sees_its_own_entries_and_what_the_server_applies(project: Path) -> None:

@@ -18,9 +18,10 @@ from shim.processes.mock.run import pieces
 from shim.processes.mock.scenes import MARKDOWN, SCENES, scene_for
 from tests.fakes.mock_scenarios import SCENARIOS, play
 from tests.fakes.mock_session import MockSession, accept, check_items, check_turns, reject
-from universal.codec import Attachment, Exit, Signal
+from universal.codec import Attachment, Signal
 from universal.events import EventType
 from universal.items import FileRefPart, ImagePart, ItemKind, ItemStatus, ReasoningPart
+from universal.launch import Exit
 from universal.turn import Input
 
 RECORDINGS = Path(__file__).parents[4] / "compat_fixtures" / "agents" / "mock"

@@ -17,7 +17,8 @@ from shim.sessions.permissions import requests
 from shim.sessions.prompts.submit import submit
 from tests.support.opencode1_views import children, permissions, questions, statuses, view
 from tests.support.scripted_model import World, ask, body
-from universal.codec import AgentFolder, Fact, PermissionReply, Prompt, QuestionReply, Signal
+from universal.agent_spec import AgentFolder
+from universal.codec import Fact, PermissionReply, Prompt, QuestionReply, Signal
 from universal.events import EventType, PermissionData, TurnData
 from universal.permissions import Access, Enforcement, Rule
 from universal.tools.accesses import Place

@@ -17,7 +17,7 @@ from shim.sessions.session import actor
 from shim.sessions.undo import step_snapshots
 from tests.support.opencode1_views import view
 from tests.support.scripted_model import World, ask
-from universal.codec import AgentSpec, HeldCalls
+from universal.agent_spec import AgentSpec, HeldCalls
 
 WAIT_S = 5
 

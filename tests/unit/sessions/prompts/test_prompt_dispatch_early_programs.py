@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shim.sessions.prompts.prompt_dispatch import FILE_LIMIT_BYTES, may_run
+from universal.agent_spec import HeldCalls
 from universal.agents.claude.spec import CLAUDE
-from universal.codec import HeldCalls
 
 CALLS = HeldCalls((".agent/settings.json",), ("~/.agent/settings.json", "$AGENT_HOME/settings.json"), ('"hooks"', '"plugins"'))
 
@@ -84,7 +84,7 @@ def test_a_link_is_followed(project: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["settings.json", "plugins/installed_plugins.json"])
 def test_hooks_and_plugins_of_claude_code_are_seen(project: Path, tmp_path: Path, name: str) -> None:
-    calls = CLAUDE.held_calls
+    calls = CLAUDE.rules.held_calls
     assert calls is not None
     file = tmp_path / ".claude" / name
     file.parent.mkdir(parents=True)

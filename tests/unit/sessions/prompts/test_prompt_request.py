@@ -13,7 +13,8 @@ from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.errors import InvalidRequest
 from shim.sessions.prompts.prompt_request import Choice, PromptRequest, choose
 from tests.fakes.agents_directory import FakeAgents, agent, services_for_choice
-from universal.agents.acp.spec import UNTOLD
+from tests.support.specs import change
+from universal.agents.acp.profiles import CATALOGUE
 from universal.codec import Catalogue, Model
 from universal.session.model import Session
 from universal.session.values import ModelRef, SessionRecord
@@ -25,7 +26,7 @@ TOLD = Catalogue(models=(Model("one", "One"), Model("two", "Two", variants=("hig
 async def choose_model(catalogue: Catalogue, *, model: str = "", session: str = "") -> Choice:
     """`session`: the model that the session used last."""
     made = agent("acp", "ACP", catalogue)
-    made = replace(made, spec=replace(made.spec, default_catalogue=UNTOLD))
+    made = replace(made, spec=change(made.spec, catalogue=CATALOGUE))
     record = SessionRecord("ses_1", mode="build", model=ModelRef("acp", session) if session else None)
     asked = ModelRef("acp", model) if model else None
     return await choose(services_for_choice(FakeAgents(made)), Session(record, "acp"), PromptRequest((), model=asked))
@@ -39,9 +40,9 @@ async def choose_model(catalogue: Catalogue, *, model: str = "", session: str = 
         (TOLD, "", "one", "one", "one"),
         (Catalogue(), "", "", None, "default"),
         (Catalogue(), "one", "", "one", "one"),
-        (UNTOLD, "", "", "default", "default"),
-        (UNTOLD, "one", "", "one", "one"),
-        (UNTOLD, "", "one", "one", "one"),
+        (CATALOGUE, "", "", "default", "default"),
+        (CATALOGUE, "one", "", "one", "one"),
+        (CATALOGUE, "", "one", "one", "one"),
         (TOLD, "", "default", None, "default"),
         (Catalogue(models=(Model("default", "Default"),)), "", "", "default", "default"),
     ],
@@ -64,7 +65,7 @@ def config(personal: dict[str, Any], project: dict[str, Any]) -> OpenCodeConfig:
 async def choose_default(personal: dict[str, Any], project: dict[str, Any] | None = None, **more: Any) -> tuple[str, str, str]:
     """Agent, model and mode of a session's first prompt, which names none."""
     both = (agent("acp", "ACP", TOLD), agent("codex", "Codex", TOLD))
-    agents = FakeAgents(*(replace(made, spec=replace(made.spec, default_catalogue=UNTOLD)) for made in both))
+    agents = FakeAgents(*(replace(made, spec=change(made.spec, catalogue=CATALOGUE)) for made in both))
     session = Session(SessionRecord("ses_1", **more), "acp")
     choice = await choose(services_for_choice(agents, config(personal, project or {})), session, PromptRequest(()))
     return choice.agent.spec.name, choice.model_ref.model_id, choice.mode
@@ -121,7 +122,7 @@ async def test_a_disabled_mode_or_provider_takes_no_prompt_that_names_it() -> No
 async def test_an_agent_of_the_configuration_that_opencode_does_not_have_here_takes_no_prompt() -> None:
     """It would run as `build`, and so without the rules that OpenCode reads itself."""
     opencode = agent("opencode", "OpenCode", TOLD)
-    agents = FakeAgents(replace(opencode, spec=replace(opencode.spec, setup=SetupUse(reads_own=True))))
+    agents = FakeAgents(replace(opencode, spec=change(opencode.spec, setup=SetupUse(reads_own=True))))
     deps = services_for_choice(agents, config({}, {"agent": {"poet": {"permission": {"bash": "deny"}}}}))
     session = Session(SessionRecord("ses_1"), "opencode")
     with pytest.raises(InvalidRequest, match='OpenCode does not have the agent "poet" here'):

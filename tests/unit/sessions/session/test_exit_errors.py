@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shim.sessions.session.exit_errors import agent_exit_data, termination_data
-from universal.codec import Exit
+from universal.launch import Exit
 
 LONG = "\n".join([*(f"line {n}" for n in range(20)), "... (30 lines left out) ...", *(f"line {n}" for n in range(50, 100))])
 

@@ -12,16 +12,8 @@ from shim.lib.clock import ManualClock
 from shim.processes.held_process import NumberedLine
 from shim.sessions.session.tape import LIMIT_CALLS, Tape, Tapes, calls_of, read_call
 from shim.store.sqlite import SqliteStore
-from universal.codec import (
-    Attachment,
-    Interrupt,
-    LaunchOptions,
-    Output,
-    PermissionReply,
-    Prompt,
-    QuestionReply,
-    WriteLine,
-)
+from universal.codec import Attachment, Interrupt, Output, PermissionReply, Prompt, QuestionReply, WriteLine
+from universal.launch import LaunchOptions
 from universal.permissions import Rule
 from universal.setup import DirectorySetup, McpServer
 

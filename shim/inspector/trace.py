@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from shim.faces.opencode1.render import render
+from shim.faces.opencode1.events import render
 from shim.lib.clock import from_rfc3339
 from universal.events import (
     EventType,

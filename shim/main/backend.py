@@ -24,10 +24,10 @@ from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode1.routes.event import OPENCODE1
-from shim.faces.opencode2.events import FACE as OPENCODE2
 from shim.faces.opencode2.probes import FILE as PROBE_FILE
 from shim.faces.opencode2.probes import ProbeFile
 from shim.faces.opencode2.services import FaceServices
+from shim.faces.opencode2.wire_event import FACE as OPENCODE2
 from shim.faces.v1.nodes import Nodes, NoNodes
 from shim.host.changes import RULES_TITLE, DirectoryDisposed, HostChanged, HostFeed, ToastVariant, TuiToast
 from shim.host.config.instruction_files import InstructionFiles

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from shim.faces.opencode2.dialects import PREVIEW, V2_JULY
-from shim.faces.opencode2.events import Event
+from shim.faces.opencode2.wire_event import Event
 from tests.conformance.test_opencode2_native import JULY
 from tests.conformance.test_preview_native import LILDAX
 from tests.support.opencode2_replay import Shapes, journals, of_agents

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from shim.cli.server import GONE_S
-from shim.faces.opencode1.render import HEARTBEAT_S
+from shim.faces.opencode1.events import HEARTBEAT_S
 from tests.process.test_serve import RUN, START_S, environment
 from tests.support.live import prompt_body
 

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.render import EventEncoder, render
+from shim.faces.opencode1.events import EventEncoder, render
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.lib.clock import ManualClock, rfc3339
 from shim.lib.ids import Ids
 from shim.processes.agent_pipes import LINES_AT_ONCE

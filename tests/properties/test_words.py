@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.faces.opencode1.render import render as render1
-from shim.faces.opencode2.render import render as render2
+from shim.faces.opencode1.events import render as render1
+from shim.faces.opencode2.events import render as render2
 from tests.conftest import LAW_EXAMPLES
 from universal.codec import Fact
 from universal.events import EventType, ItemData, SessionStartedData, Source, TurnData, UniversalEvent

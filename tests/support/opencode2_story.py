@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.render import render
-from shim.faces.opencode2.events import Event
-from shim.faces.opencode2.render import session_deleted
+from shim.faces.opencode1.events import render
+from shim.faces.opencode1.wire_event import OpenCodeEvent
+from shim.faces.opencode2.events import session_deleted
+from shim.faces.opencode2.wire_event import Event
 from shim.lib.clock import from_rfc3339, rfc3339
 from tests.support.opencode1_views import view
 from tests.support.opencode2_views import OpenCode2View

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
-from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.render import events_of
+from shim.faces.opencode1.events import events_of
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.clock import ManualClock
 from shim.lib.errors import AgentError, AgentGone

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from shim.faces.opencode2.dialects import DIALECTS
-from shim.faces.opencode2.events import Event
+from shim.faces.opencode2.events import render
 from shim.faces.opencode2.names import arguments, tool_name
-from shim.faces.opencode2.render import render
+from shim.faces.opencode2.wire_event import Event
 from shim.lib.clock import from_rfc3339
 from tests.support.opencode1_views import Conversation
 from tests.support.opencode2_fold import OpenCode2Fold

@@ -1,43 +1,344 @@
-"""An event of the OpenCode 1 wire before its encoding."""
+"""Renders a session's changes as OpenCode 1 events. Pure and stateless.
+
+`RENDER` is the table: kind of change -> its event. Source: recordings of OpenCode 1.18.33.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-FACE = "opencode1"
-"""The name of this face in the hub."""
+from shim.faces.opencode1 import host, read
+from shim.faces.opencode1.generations import Generation, event_of_1_0
+from shim.faces.opencode1.wire_event import FACE, OpenCodeEvent, Sync
+from shim.host.changes import HostChanged
+from shim.stream.frame import Frame, encode_position, normal_scope, to_json
+from universal.lib.ids import COUNTER_SPAN, MASK, hashed_tail
+from universal.lib.jsonvalue import JsonObject, obj
+from universal.permissions import REPLIES
+from universal.session.changes import (
+    LASTING_CHANGES,
+    Change,
+    CommandExecuted,
+    DiffsChanged,
+    FileEdited,
+    MessageChanged,
+    MessageRemoved,
+    Notice,
+    PartChanged,
+    PartRemoved,
+    PromptFailed,
+    RequestClosed,
+    RequestOpened,
+    SessionChanged,
+    SessionCompacted,
+    SessionCreated,
+    SessionDeleted,
+    StatusChanged,
+    TextGrew,
+    TodosChanged,
+    TurnEnded,
+)
+from universal.session.model import Session
+from universal.session.values import PermissionRequest
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1._generated import types
+    from shim.faces.opencode1._generated.event_types import QuestionRejectedProperties, SessionEvent
+    from shim.lib.ids import Ids
+    from shim.sessions.feed import SessionChanges
 
 
-class Sync(NamedTuple):
-    """A lasting event's place in its session's history. `seq` counts from 0 without gaps; `id` is stable across replays."""
-
-    session_id: str
-    seq: int
-    id: str
+TOAST_MS = 15_000
+"""Milliseconds for which a notice is shown."""
+URGENT = frozenset({StatusChanged, TurnEnded, PromptFailed, RequestOpened, RequestClosed})
+"""Changes that are sent at once instead of batched."""
 
 
-class OpenCodeEvent(NamedTuple):
-    """An event of the OpenCode 1.x wire.
+def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent: bool = False) -> list[OpenCodeEvent]:
+    """Render the changes that a session just made. Resent events are no part of its history."""
+    record = session.record
+    session_id, scope, project = record.id, normal_scope(record.directory), record.project_id
+    seq = session.lasting
+    if not is_resent:
+        for change in changes:
+            seq -= type(change) in LASTING_CHANGES
+    events: list[OpenCodeEvent] = []
+    for change in changes:
+        type_ = type(change)
+        if isinstance(change, TextGrew):  # nearly always, so without a call
+            message_id, part_id, text, _, _ = change
+            piece = {"sessionID": session_id, "messageID": message_id, "partID": part_id, "field": "text", "delta": text}
+            older = partial(_grown_part, change, session)
+            events.append(OpenCodeEvent("message.part.delta", piece, scope, project, False, older))
+            continue
+        row = RENDER.get(type_)
+        if row is None:
+            continue
+        kind, properties = row(change, session_id)
+        sync: Sync | None = None
+        if not is_resent and type_ in LASTING_CHANGES:
+            sync, seq = _sync(session_id, seq, at_ms), seq + 1
+        older = _no_event if isinstance(change, PartChanged) and change.is_empty else None
+        subject = (kind, change.request.id) if isinstance(change, RequestOpened) else None
+        events.append(OpenCodeEvent(kind, properties, scope, project, type_ in URGENT, older, sync, subject))
+    return events
 
-    scope    the normalised directory whose `/event` stream gets it; None: every stream (`server.*`)
-    project  the project id, beside the directory on `/global/event`
-    urgent   flush at once instead of batching (permission, question, idle, error)
-    legacy   creates the event for clients of 1.1 and older (None: they get none). It is called while publishing, and only if
-             such a client is connected. If absent, they get the same event
-    sync     the place in the session's history, if the event is a lasting one
-    subject  the type and the id of the request that it opens
+
+def _sync(session_id: str, seq: int, at_ms: int) -> Sync:
+    """Return the place of a lasting event in the session's history. It depends only on the journal."""
+    value = (at_ms * COUNTER_SPAN + seq % COUNTER_SPAN) & MASK
+    return Sync(session_id, seq, f"evt_{value:012x}{hashed_tail(f'{session_id}:sync:{seq}')}")
+
+
+class _GrownPart(TypedDict):
+    """The content of `message.part.updated` in 1.1: the whole part, and the text that it grew by."""
+
+    sessionID: str
+    part: types.Part
+    delta: str
+
+
+def _no_event() -> OpenCodeEvent | None:
+    """Clients of 1.1 and older get no part that is empty yet."""
+
+
+def _grown_part(change: TextGrew, session: Session) -> OpenCodeEvent | None:
+    message = session.messages.get(change.message_id)
+    if message is None or change.part_id not in message.parts:
+        return None
+    grown = message.part(change.part_id, change.pieces)  # later pieces may have come together with this one
+    part = read.part(grown, session.id, change.message_id)
+    properties: _GrownPart = {"sessionID": session.id, "part": part, "delta": change.delta}
+    return OpenCodeEvent("message.part.updated", properties)
+
+
+def _diffs(change: DiffsChanged, session_id: str) -> SessionEvent:
+    return "session.diff", {"sessionID": session_id, "diff": list(map(read.file_diff, change.diffs))}
+
+
+def _todos(change: TodosChanged, session_id: str) -> SessionEvent:
+    return "todo.updated", {"sessionID": session_id, "todos": list(map(read.todo, change.todos))}
+
+
+def _command(change: CommandExecuted, session_id: str) -> SessionEvent:
+    return "command.executed", {
+        "sessionID": session_id,
+        "name": change.name,
+        "arguments": change.arguments,
+        "messageID": change.message_id,
+    }
+
+
+def _notice(change: Notice, session_id: str) -> SessionEvent:
+    return "tui.toast.show", {"message": change.text, "variant": change.level, "duration": TOAST_MS}
+
+
+def _message(change: MessageChanged, session_id: str) -> SessionEvent:
+    return "message.updated", {"sessionID": session_id, "info": read.info(change.info, session_id)}
+
+
+def _part(change: PartChanged, session_id: str) -> SessionEvent:
+    part = read.part(change.part, session_id, change.message_id)
+    return "message.part.updated", {"sessionID": session_id, "part": part, "time": change.at_ms}
+
+
+def _part_removed(change: PartRemoved, session_id: str) -> SessionEvent:
+    return "message.part.removed", {"sessionID": session_id, "messageID": change.message_id, "partID": change.part_id}
+
+
+def _request_opened(change: RequestOpened, session_id: str) -> SessionEvent:
+    if isinstance(change.request, PermissionRequest):
+        return "permission.asked", read.permission(change.request, session_id)
+    return "question.asked", read.question(change.request, session_id)
+
+
+def _request_closed(change: RequestClosed, session_id: str) -> SessionEvent:
+    place: QuestionRejectedProperties = {"sessionID": session_id, "requestID": change.request.id}
+    if isinstance(change.request, PermissionRequest):
+        return "permission.replied", {**place, "reply": REPLIES[change.answer]}
+    if change.answer == "answered":
+        return "question.replied", {**place, "answers": [list(answer) for answer in change.answers]}
+    return "question.rejected", place
+
+
+RENDER: Mapping[type[Any], Callable[[Any, str], SessionEvent]] = {
+    SessionCreated: lambda change, session_id: (
+        "session.created",
+        {"sessionID": session_id, "info": read.session(change.record)},
+    ),
+    SessionChanged: lambda change, session_id: (
+        "session.updated",
+        {"sessionID": session_id, "info": read.session(change.record)},
+    ),
+    SessionDeleted: lambda change, session_id: (
+        "session.deleted",
+        {"sessionID": session_id, "info": read.session(change.record)},
+    ),
+    StatusChanged: lambda change, session_id: ("session.status", {"sessionID": session_id, "status": read.status(change.status)}),
+    TurnEnded: lambda _, session_id: ("session.idle", {"sessionID": session_id}),
+    PromptFailed: lambda change, session_id: ("session.error", {"sessionID": session_id, "error": read.failure(change.failure)}),
+    DiffsChanged: _diffs,
+    TodosChanged: _todos,
+    CommandExecuted: _command,
+    SessionCompacted: lambda _, session_id: ("session.compacted", {"sessionID": session_id}),
+    Notice: _notice,
+    FileEdited: lambda change, _: ("file.edited", {"file": change.path}),
+    MessageChanged: _message,
+    MessageRemoved: lambda change, session_id: ("message.removed", {"sessionID": session_id, "messageID": change.message_id}),
+    PartChanged: _part,
+    PartRemoved: _part_removed,
+    RequestOpened: _request_opened,
+    RequestClosed: _request_closed,
+}
+"""`render` itself has the row of `TextGrew`. Other changes without a row (`LogAppended`) have no event in OpenCode 1."""
+
+
+# --- frames of the stream --------------------------------------------------------------------------------
+
+# Encodes OpenCode 1's event streams `/event` and `/global/event` for each generation of clients. Pure.
+#
+#     /event         id:POSITION\n data: {"id", "type", "properties"}\n\n
+#     /global/event  id:POSITION\n data: {"directory", "project", "payload": <the same JSON>}\n\n
+#
+# Clients of 1.1 and 1.0 get no `id` and no `project`. Since 1.14, `/global/event` repeats each lasting event as `sync`, without
+# an `id:` line. Native OpenCode has no `id:` lines, but its clients accept them (tested with 1.1.53 and @opencode-ai/sdk 1.19.3).
+# Source: recordings of 1.18.33 and 1.1.53, `docs/wire.md`; docs/adr/0011-event-hub.md.
+
+HEARTBEAT_S = 10.0
+"""Seconds between heartbeats, as in OpenCode 1.18.33."""
+LEGACY_HEARTBEAT_S = 30.0
+"""Seconds between heartbeats, as in OpenCode 1.1.53."""
+DELTA = "message.part.delta"
+"""The event of a piece of text. Clients of 1.1 get `message.part.updated` with a `delta`."""
+PIECE_TYPES = (DELTA, "message.part.updated")
+CONNECTED = OpenCodeEvent("server.connected", {}, urgent=True)
+HEARTBEAT = OpenCodeEvent("server.heartbeat", {}, urgent=True)
+
+
+@dataclass(frozen=True, slots=True)
+class EventEncoder:
+    """The encoder of one stream. `encoder_of` creates it for a client.
+
+    now_ms      the clock, for events of 1.0 that contain the time of sending
+    generation  the client's generation
+    wrapped     put each event into an envelope with its directory, as on `/global/event`
+    twins       send a `sync` twin after each lasting event
     """
 
-    type: str
-    properties: Mapping[str, Any]
-    scope: str | None = None
-    project: str | None = None
-    urgent: bool = False
-    legacy: Callable[[], OpenCodeEvent | None] | None = None
-    sync: Sync | None = None
-    subject: tuple[str, str] | None = None
+    now_ms: Callable[[], int]
+    generation: Generation = "v1.18"
+    wrapped: bool = False
+    twins: bool = False
+    face: str = FACE
+    joins: bool = False
 
-    # As in `StreamEvent`. The hub assigns the id when it publishes the event.
-    face = FACE
-    event_id = None
+    @property
+    def heartbeat_s(self) -> float:
+        """As `Encoder.heartbeat_s`."""
+        return HEARTBEAT_S if self.generation == "v1.18" else LEGACY_HEARTBEAT_S
+
+    def encode(self, event: OpenCodeEvent, event_id: str, position: str) -> Frame | None:
+        """As `Encoder.encode`. Older clients get the event's `legacy` form."""
+        if self.generation == "v1.18":
+            return modern_frame(event, event_id, position)
+        legacy = event if event.legacy is None else event.legacy()
+        if legacy is None:
+            return None
+        if self.generation == "v1.0":
+            legacy = event_of_1_0(legacy, self.now_ms()) or legacy
+        return legacy_frame(legacy, position)
+
+    def layout(self, frame: Frame) -> bytes:
+        """As `Encoder.layout`."""
+        position, body, _, _, envelope, twin = frame
+        if not self.wrapped:
+            return b"id:%b\ndata: %b\n\n" % (encode_position(position), body)
+        data = b'id:%b\ndata: {%b"payload":%b}\n\n' % (encode_position(position), envelope, body)
+        return data + b'data: {%b"payload":%b}\n\n' % (envelope, twin) if twin and self.twins else data
+
+    def greeting(self, position: str, ids: Ids) -> list[Frame]:
+        """As `Encoder.greeting`."""
+        return [self._frame(CONNECTED, ids.moment(), position)]
+
+    def heartbeat(self, position: str, ids: Ids) -> Frame:
+        """As `Encoder.heartbeat`: an event."""
+        return self._frame(HEARTBEAT, ids.moment(), position)
+
+    def _frame(self, event: OpenCodeEvent, event_id: str, position: str) -> Frame:
+        return modern_frame(event, event_id, position) if self.generation == "v1.18" else legacy_frame(event, position)
+
+
+def encoder_of(now_ms: Callable[[], int], generation: Generation, *, wrapped: bool, twins: bool = False) -> EventEncoder:
+    """Create the encoder of a client's stream. On `/global/event`, clients of 1.0 get the events of 1.1."""
+    if wrapped and generation == "v1.0":
+        generation = "v1.1"
+    return EventEncoder(now_ms, generation, wrapped, wrapped and twins)
+
+
+def modern_frame(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
+    """Encode an event for clients of 1.2 and later. A lasting event and its `sync` twin share the encoded properties."""
+    id_, type_, properties, sync, twin = event_id.encode(), event.type.encode(), to_json(event.properties), event.sync, b""
+    body = b'{"id":"%b","type":"%b","properties":%b}' % (id_, type_, properties)
+    if sync is not None:
+        place = (type_, sync.id.encode(), sync.seq, sync.session_id.encode())
+        twin = b'{"type":"sync","id":"%b","syncEvent":{"type":"%b.1","id":"%b","seq":%d,"aggregateID":"%b","data":%b}}' % (
+            id_,
+            *place,
+            properties,
+        )
+    piece_of = _Piece if event.type == DELTA else None
+    return Frame(position, body, event.urgent, piece_of, _envelope(event.scope, event.project), twin)
+
+
+def legacy_frame(event: OpenCodeEvent, position: str) -> Frame:
+    """Encode an event for clients of 1.1 and 1.0."""
+    body = to_json({"type": event.type, "properties": event.properties})
+    piece_of = _Piece if event.type in PIECE_TYPES and isinstance(event.properties.get("delta"), str) else None
+    return Frame(position, body, event.urgent, piece_of, _envelope(event.scope, None))
+
+
+class _Piece(NamedTuple):
+    """The text that a frame adds to a part. `event`: its body."""
+
+    source: Frame
+    event: JsonObject
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """As `TextPiece.key`."""
+        properties = obj(self.event["properties"])
+        if "partID" in properties:
+            return ("field", str(properties["partID"]), str(properties.get("field")))
+        return ("part", str(obj(properties.get("part")).get("id")))
+
+    @property
+    def text(self) -> str:
+        """As `TextPiece.text`."""
+        return str(self.event["properties"]["delta"])
+
+    def frame(self, text: str) -> Frame:
+        """As `TextPiece.frame`."""
+        properties = {**self.event["properties"], "delta": text}
+        return self.source._replace(body=to_json({**self.event, "properties": properties}))
+
+
+@lru_cache(maxsize=256)
+def _envelope(scope: str | None, project: str | None) -> bytes:
+    """Return the JSON members before the payload on `/global/event`; empty for events of the whole server."""
+    if scope is None:
+        return b""
+    head = b'"directory":' + to_json(scope) + b","
+    return head if project is None else head + b'"project":' + to_json(project) + b","
+
+
+# --- what the hub knows ----------------------------------------------------------------------------------
+
+
+def events_of(change: SessionChanges | HostChanged) -> list[OpenCodeEvent]:
+    """Render a change as events."""
+    if isinstance(change, HostChanged):
+        return host.events_of(change)
+    return render(change.changes, change.session, change.at_ms, is_resent=change.is_resent)

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.lib.errors import InvalidRequest
 
 if TYPE_CHECKING:

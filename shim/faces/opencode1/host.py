@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
 
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.host import changes
 from shim.stream.frame import normal_scope
 from universal.lib.jsonvalue import present

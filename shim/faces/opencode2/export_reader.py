@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shim.faces.opencode2.events import Wire
 from shim.faces.opencode2.names import ARGUMENTS, ERRORS, TOOLS
+from shim.faces.opencode2.wire_event import Wire
 from universal.lib.jsonvalue import arr, obj, text
 
 OPENCODE1_TOOLS = {opencode2: opencode1 for opencode1, opencode2 in TOOLS.items()}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from shim.faces.opencode2.events import ReadOnlyWire
+from shim.faces.opencode2.wire_event import ReadOnlyWire
 from shim.lib.errors import LimitReached
 from shim.lib.ids import Ids
 

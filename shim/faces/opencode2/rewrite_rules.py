@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from shim.faces.opencode2.events import ReadOnlyWire
+from shim.faces.opencode2.wire_event import ReadOnlyWire
 from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import obj
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shim.faces.opencode2 import host
-from shim.faces.opencode2.events import FACE, Event, ReadOnlyWire
+from shim.faces.opencode2.events import render
 from shim.faces.opencode2.forms import Forms
 from shim.faces.opencode2.probes import Probes
-from shim.faces.opencode2.render import render
 from shim.faces.opencode2.session_counts import CountedSessions
 from shim.faces.opencode2.stream import KEEP_S, READER_FRAMES
+from shim.faces.opencode2.wire_event import FACE, Event, ReadOnlyWire
 from shim.host.changes import EVERYWHERE, HostChanged
 from shim.lib.clock import Clock
 from shim.lib.ids import Ids

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from shim.faces.opencode2.dialects import DIALECTS, Dialect
-from shim.faces.opencode2.events import FACE, Event
+from shim.faces.opencode2.wire_event import FACE, Event
 from shim.stream.frame import Frame, encode_position, to_json
 from universal.lib.jsonvalue import JsonObject, obj
 

@@ -41,7 +41,7 @@ from shim.sessions.permissions.unattended_policy import check_unattended
 from shim.sessions.placement import labels_of
 from shim.sessions.prompts.context import default_title
 from shim.sessions.prompts.limit_wait import check_continue_at_reset
-from shim.sessions.session import takeover
+from shim.sessions.session import lost_turns
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.dependencies import ProjectLike, SessionDeps
 from shim.sessions.session.exit_errors import termination_data
@@ -94,7 +94,7 @@ class SessionManager:
         self._reaper: asyncio.Task[None] | None = None
         self._open_signs = OpenSigns()
         if deps.tapes is not None:
-            deps.tapes.watch = lambda tape: takeover.watch(self._actor_of(self.index.get(tape.session_id)), tape)
+            deps.tapes.watch = lambda tape: lost_turns.watch(self._actor_of(self.index.get(tape.session_id)), tape)
         read = remotes(deps, self.index, self.detached_state, self.requests.note)
         self.others = OtherServers(deps, self.index, read, self._take_over, self.requests)
 
@@ -124,7 +124,7 @@ class SessionManager:
         if tasks:
             await asyncio.wait(tasks)
         spares = () if self.deps.spares is None else (self.deps.spares.close(),)
-        ended = [actor for actor in self.index.actors() if not takeover.leave(actor, self.deps.tapes)]
+        ended = [actor for actor in self.index.actors() if not lost_turns.leave(actor, self.deps.tapes)]
         if busy := [actor.main.id for actor in ended if actor.main.machine.busy]:
             log.warning("turns.ended", sessions=busy, why="the server stops")
         await asyncio.gather(*(actor.close() for actor in ended), *spares)
@@ -385,9 +385,9 @@ class SessionManager:
         await load_journal(state, self.deps.store)
         self._open(entry, state)
         lost = self.others.take_lost_owner(session_id)
-        if await takeover.take_up(self.deps, state, lambda: self._actor_of(entry)):
+        if await lost_turns.take_up(self.deps, state, lambda: self._actor_of(entry)):
             self.requests.note(state.session)
-        elif state.recover(lost.name if lost is not None else ""):
+        elif lost_turns.end_turn(state, lost.name if lost is not None else ""):
             entry.lost_at_ms = self.deps.clock.now_ms()
         if entry.busy != state.machine.busy:
             self._state_changed(state)

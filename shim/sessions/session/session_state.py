@@ -23,7 +23,7 @@ from shim.sessions.feed import ChangeFeed
 from shim.sessions.prompts.instructions import Instructions
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PendingPrompts
-from shim.sessions.session.exit_errors import PROMPT_LOST, SERVER_LOST, SERVER_STOPPED
+from shim.sessions.session.exit_errors import PROMPT_LOST
 from shim.sessions.session.session_journal import SessionJournal
 from shim.store.base import Store
 from universal.codec import Fact
@@ -288,23 +288,6 @@ class SessionState:
             self.machine.apply(Input.REPLAY_STARTED)
         elif event.type is EventType.TURN_ENDED:
             self.machine.apply(Input.REPLAY_ENDED)
-
-    def recover(self, lost_server: str = "") -> bool:
-        """End the turn that ran when the server stopped, if the journal has one, and all prompts that waited then.
-
-        In: `lost_server`, the name of another. Out: whether there was any of it.
-        """
-        lost_prompts = self.pending_prompts.without_answer()
-        is_lost = self.machine.busy or bool(lost_prompts)
-        if self.machine.busy:
-            log.warning("turn.lost", session_id=self.id, server=lost_server)
-            message = SERVER_LOST.format(name=lost_server) if lost_server else SERVER_STOPPED
-            self.record(EventType.ERROR, ErrorData(message=message, code="agent_exited"))
-        for pending in lost_prompts:
-            self.lose_prompt(pending)
-        if self.machine.busy:
-            self.apply(Input.EXIT)
-        return is_lost
 
     def lose_prompt(self, pending: PendingPrompt) -> None:
         """End a prompt that no agent got before the server stopped: its client gets an error, since it sees no inbox."""

@@ -12,7 +12,7 @@ from shim.cluster import streams
 from shim.cluster.places import Viewpoint
 from shim.cluster.replays import Gap, MustReadAll
 from shim.cluster.streams import ClusterStreams
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
 from shim.stream.hub import Hub
 from shim.stream.subscription import Subscription

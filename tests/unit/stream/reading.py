@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from aiohttp import ClientResponse
 
-from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.render import EventEncoder, encoder_of
+from shim.faces.opencode1.events import EventEncoder, encoder_of
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.stream.frame import Batch, decode_position, normal_scope

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.render import modern_frame
+from shim.faces.opencode1.events import modern_frame
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.stream.frame import CHUNK_BYTES, Frame, batches, compact, decode_position, encode_position, normal_scope
 from tests.unit.stream.reading import delta, encoder, numbered_event, parse
 

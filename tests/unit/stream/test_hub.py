@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
-from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.render import modern_frame
+from shim.faces.opencode1.events import modern_frame
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.stream.frame import Frame, normal_scope
@@ -340,7 +340,7 @@ async def test_an_event_is_encoded_once_for_all_that_read_its_generation(monkeyp
         encoded.extend([event.properties["n"]] if "n" in event.properties else [])
         return modern_frame(event, event_id, position)
 
-    monkeypatch.setattr("shim.faces.opencode1.render.modern_frame", count_encoding)
+    monkeypatch.setattr("shim.faces.opencode1.events.modern_frame", count_encoding)
     hub.publish(numbered_event(1))
     here = [subscribe(hub, scope="/p", wrapped=wrapped) for wrapped in (False, False, True)]
     everywhere = [subscribe(hub, wrapped=True, sync=sync) for sync in (False, True)]

@@ -6,7 +6,7 @@ import gc
 import tracemalloc
 import weakref
 
-from shim.faces.opencode1.render import render
+from shim.faces.opencode1.events import render
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.stream.hub import Hub

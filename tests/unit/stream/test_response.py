@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.generations import generation_of
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.stream.hub import Hub, HubBounds
 from shim.stream.response import HEADERS, _Sender, stream
 from shim.stream.subscription import Bounds

@@ -8,7 +8,7 @@ import math
 import pytest
 from structlog.testing import capture_logs
 
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.stream.hub import HubBounds
 from shim.stream.subscription import Bounds, State
 from tests.unit.stream.reading import (

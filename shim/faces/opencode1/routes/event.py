@@ -9,9 +9,9 @@ from aiohttp import web
 
 from shim.faces.opencode1 import host, read
 from shim.faces.opencode1.endpoint import operation
-from shim.faces.opencode1.events import FACE, OpenCodeEvent
+from shim.faces.opencode1.events import encoder_of, events_of
 from shim.faces.opencode1.generations import generation_of, takes_twins
-from shim.faces.opencode1.render import encoder_of, events_of
+from shim.faces.opencode1.wire_event import FACE, OpenCodeEvent
 from shim.host.changes import RULES_TITLE, HostChanged, TuiToast
 from shim.host.config.opencode_config import unread_rules_notice
 from shim.http.operation import Ctx

@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from shim.faces.opencode1 import read
 from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
-from shim.faces.opencode1.events import FACE
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
+from shim.faces.opencode1.wire_event import FACE
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import AnswerNotFound, InvalidRequest
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers

@@ -10,9 +10,9 @@ from pydantic import Field, RootModel
 
 from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
-from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.render import render
+from shim.faces.opencode1.events import render
 from shim.faces.opencode1.transfer import import_
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.host.files.roots import visible_sessions
 from shim.http.directory import resolve
 from shim.http.operation import Ctx

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shim.faces.opencode2.dialects import preview, preview_edge, v2_july, v2_july_edge, web_ui
-from shim.faces.opencode2.events import Event, ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias
+from shim.faces.opencode2.wire_event import Event, ReadOnlyWire, Wire
 from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import arr, obj
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shim.faces.opencode2.dialects.v2_july import rename_fields, result_of
-from shim.faces.opencode2.events import Event, EventJson, ReadOnlyWire, Wire
+from shim.faces.opencode2.wire_event import Event, EventJson, ReadOnlyWire, Wire
 from universal.lib.jsonvalue import arr, obj, text, whole
 
 NEXT = "session.next."

@@ -13,8 +13,8 @@ from shim.faces.opencode2.dialects.preview import NO_MESSAGES, message, permissi
 from shim.faces.opencode2.dialects.v2_july import rename_fields
 from shim.faces.opencode2.dialects.v2_july_edge import saved_permission
 from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.events import ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, of_data, of_each, rename_body, without_types
+from shim.faces.opencode2.wire_event import ReadOnlyWire, Wire
 from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import arr, obj
 

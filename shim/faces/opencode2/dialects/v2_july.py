@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from shim.faces.opencode2.events import Event, ReadOnlyWire, Wire
+from shim.faces.opencode2.wire_event import Event, ReadOnlyWire, Wire
 from universal.lib.jsonvalue import arr, obj, text
 
 Fields = Mapping[str, str | None]

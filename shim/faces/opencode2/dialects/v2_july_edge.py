@@ -10,8 +10,8 @@ from typing import Any
 
 from shim.faces.opencode2.dialects.v2_july import NO_MESSAGES, message, session
 from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.events import ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, of_data, of_each, rename_body, without_types
+from shim.faces.opencode2.wire_event import ReadOnlyWire, Wire
 from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import obj
 

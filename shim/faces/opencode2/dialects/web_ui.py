@@ -15,8 +15,8 @@ from typing import Any
 
 from shim.faces.opencode2.dialects import preview, v2_july, v2_july_edge
 from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.events import Event, ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias, Answer, of_data, of_each
+from shim.faces.opencode2.wire_event import Event, ReadOnlyWire, Wire
 from universal.lib.jsonvalue import arr, obj
 
 CALLS = frozenset({"session.tool.progress", "session.tool.success", "session.tool.failed"})

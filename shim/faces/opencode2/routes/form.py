@@ -22,11 +22,11 @@ from shim.faces.opencode2.dialects import PREVIEW, V2_0, V2_JULY, WEB_UI
 from shim.faces.opencode2.endpoint import operation, preview_operation
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
-from shim.faces.opencode2.events import ReadOnlyWire
 from shim.faces.opencode2.forms import GLOBAL, FormDraft
 from shim.faces.opencode2.negotiation import BROWSER, dialect_of, note
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import SessionPath, face, need, need_id
+from shim.faces.opencode2.wire_event import ReadOnlyWire
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import InvalidRequest, QuestionNotFound
 from universal.lib.jsonvalue import arr, obj, text

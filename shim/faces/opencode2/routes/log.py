@@ -13,11 +13,11 @@ from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.dialects import PREVIEW
 from shim.faces.opencode2.dialects.preview import NEXT
 from shim.faces.opencode2.endpoint import operation, preview_operation
-from shim.faces.opencode2.events import Event, EventJson
+from shim.faces.opencode2.events import log_event
 from shim.faces.opencode2.negotiation import dialect_of
-from shim.faces.opencode2.render import log_event
 from shim.faces.opencode2.routes.sessions import SessionPath, need
 from shim.faces.opencode2.stream import ENCODERS
+from shim.faces.opencode2.wire_event import Event, EventJson
 from shim.http import log_stream, wire_json
 from shim.http.log_stream import frame, last_event_id
 from shim.http.operation import Ctx

@@ -19,10 +19,10 @@ from shim.faces.opencode2 import read, session_info
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
-from shim.faces.opencode2.events import ReadOnlyWire
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.sessions import SessionPath, model_of, need
 from shim.faces.opencode2.session_info import info_of
+from shim.faces.opencode2.wire_event import ReadOnlyWire
 from shim.host.files.roots import require, visible_sessions
 from shim.host.git.projects import belongs
 from shim.host.values import Project

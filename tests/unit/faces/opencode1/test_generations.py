@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.generations import TOAST_MS, event_of_1_0, generation_of, generation_of_agent
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.lib.errors import InvalidRequest
 from tests.unit.stream.reading import drain, make_hub, subscribe
 

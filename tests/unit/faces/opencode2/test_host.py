@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shim.faces.opencode2 import host
-from shim.faces.opencode2.events import Event
+from shim.faces.opencode2.wire_event import Event
 from shim.host.changes import (
     AllDisposed,
     ShellCreated,

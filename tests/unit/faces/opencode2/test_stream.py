@@ -7,11 +7,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.render import encoder_of
+from shim.faces.opencode1.events import encoder_of
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.faces.opencode2.dialects import Dialect
-from shim.faces.opencode2.events import Event
 from shim.faces.opencode2.stream import ENCODERS, HEARTBEAT, KEEP_S, READER_FRAMES, DialectEncoder
+from shim.faces.opencode2.wire_event import Event
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.stream.frame import encode_position

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode1.render import render
-from shim.faces.opencode2 import render as opencode2
+from shim.faces.opencode1.events import render
+from shim.faces.opencode2 import events as opencode2
 from shim.sessions.feed import SessionChanges
 from tests.support.scripted_model import ScriptedAgent, World, ask, world
 from universal.codec import Fact, Output

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.sessions.session import session_state
 from tests.support.opencode1_views import view
 from tests.support.scripted_model import World, ask

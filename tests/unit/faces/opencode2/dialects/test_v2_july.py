@@ -9,7 +9,7 @@ import pytest
 
 from shim.faces.opencode2.dialects import V2_JULY
 from shim.faces.opencode2.dialects import v2_july as dialect_j
-from shim.faces.opencode2.events import NO_LOCATION, VERSIONS, Event
+from shim.faces.opencode2.wire_event import NO_LOCATION, VERSIONS, Event
 from tests.support.opencode2_replay import SECOND, native, native_scenes
 
 CREATED = 1_795_293_784_000

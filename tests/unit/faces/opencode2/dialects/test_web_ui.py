@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shim.faces.opencode2.dialects import V2_0, V2_JULY, WEB_UI
-from shim.faces.opencode2.events import Event
+from shim.faces.opencode2.wire_event import Event
 
 Wire = dict[str, Any]
 SESSION = {"sessionID": "ses_1"}

@@ -1,8 +1,8 @@
-"""Takes up the turn of a server that has ended, from the tape of its agent (`shim.sessions.session.tape`).
+"""What becomes of a turn whose server has ended: it is taken up from the tape of its agent, or ended as lost.
 
-A fresh codec gets the calls and lines that the store has taken in, silently. The session then goes on from the row: its turn
-machine, its prompts, its open requests. Lines that the agent has not got are sent, and what it has said since is taken in as if
-it came now. Whatever does not fit exactly is refused, and the turn ends as after every loss of a server.
+With a tape (`shim.sessions.session.tape`), a fresh codec gets the calls and lines that the store has taken in, silently. The
+session then goes on from the row: its turn machine, its prompts, its open requests. Lines that the agent has not got are sent,
+and what it has said since is taken in as if it came now. Whatever does not fit exactly is refused, and the turn ends as lost.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from shim.sessions.prompts.prompt_dispatch import Answer
 from shim.sessions.prompts.prompt_payload import pending_prompt_of
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.exit_errors import SERVER_LOST, SERVER_STOPPED
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.session.tape import ROWS, Tape, Tapes, calls_of, read_call
 from shim.sessions.undo.step_snapshots import HOLD
 from shim.store.base import Store
 from universal.codec import Fact, Output, PermissionReply, Prompt, QuestionReply, SetTimer, ToolCheck
-from universal.events import EventType, ItemData, PermissionData, QuestionData
+from universal.events import ErrorData, EventType, ItemData, PermissionData, QuestionData
 from universal.lib.jsonvalue import JsonObject
-from universal.turn import State, TurnMachine
+from universal.turn import Input, State, TurnMachine
 
 log = structlog.get_logger()
 
@@ -40,6 +41,24 @@ PAGE = 1_000
 
 class NotExact(Exception):
     """The turn cannot be taken up as it was."""
+
+
+def end_turn(state: SessionState, lost_server: str = "") -> bool:
+    """End the turn that ran when the server stopped, if the journal has one, and all prompts that waited then.
+
+    In: `lost_server`, the name of another. Out: whether there was any of it.
+    """
+    lost_prompts = state.pending_prompts.without_answer()
+    is_lost = state.machine.busy or bool(lost_prompts)
+    if state.machine.busy:
+        log.warning("turn.lost", session_id=state.id, server=lost_server)
+        message = SERVER_LOST.format(name=lost_server) if lost_server else SERVER_STOPPED
+        state.record(EventType.ERROR, ErrorData(message=message, code="agent_exited"))
+    for pending in lost_prompts:
+        state.lose_prompt(pending)
+    if state.machine.busy:
+        state.apply(Input.EXIT)
+    return is_lost
 
 
 def state_of(actor: SessionActor) -> JsonObject | None:

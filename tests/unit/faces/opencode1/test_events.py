@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.faces.opencode1.events import OpenCodeEvent, Sync
-from shim.faces.opencode1.render import legacy_frame
+from shim.faces.opencode1.events import legacy_frame
+from shim.faces.opencode1.wire_event import OpenCodeEvent, Sync
 from shim.stream.frame import compact
 from tests.unit.stream.reading import drain, encoder, make_hub, numbered_event, parse, subscribe
 

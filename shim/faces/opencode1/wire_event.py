@@ -1,0 +1,43 @@
+"""An event of the OpenCode 1 wire before its encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+FACE = "opencode1"
+"""The name of this face in the hub."""
+
+
+class Sync(NamedTuple):
+    """A lasting event's place in its session's history. `seq` counts from 0 without gaps; `id` is stable across replays."""
+
+    session_id: str
+    seq: int
+    id: str
+
+
+class OpenCodeEvent(NamedTuple):
+    """An event of the OpenCode 1.x wire.
+
+    scope    the normalised directory whose `/event` stream gets it; None: every stream (`server.*`)
+    project  the project id, beside the directory on `/global/event`
+    urgent   flush at once instead of batching (permission, question, idle, error)
+    legacy   creates the event for clients of 1.1 and older (None: they get none). It is called while publishing, and only if
+             such a client is connected. If absent, they get the same event
+    sync     the place in the session's history, if the event is a lasting one
+    subject  the type and the id of the request that it opens
+    """
+
+    type: str
+    properties: Mapping[str, Any]
+    scope: str | None = None
+    project: str | None = None
+    urgent: bool = False
+    legacy: Callable[[], OpenCodeEvent | None] | None = None
+    sync: Sync | None = None
+    subject: tuple[str, str] | None = None
+
+    # As in `StreamEvent`. The hub assigns the id when it publishes the event.
+    face = FACE
+    event_id = None

@@ -1,0 +1,162 @@
+"""The event of OpenCode 2, in the form of `v2_0`, and the table of durable types. Pure.
+
+A type with a row in `VERSIONS` is durable: it has a place in its session's log. The row is the version of its payload.
+All other types are live only. Source: `compat_fixtures/opencode2/events.json` (2.1.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypeAlias, TypedDict
+
+Wire: TypeAlias = dict[str, Any]
+"""JSON that a dialect makes for an older build. The shapes of `v2_0` are in `types`, `host_types` and `event_types`."""
+ReadOnlyWire: TypeAlias = Mapping[str, Any]
+"""JSON of any shape, which is only read."""
+FACE = "opencode2"
+"""The name of this face in the hub."""
+
+VERSIONS: dict[str, int] = {
+    "session.created": 1,
+    "session.agent.selected": 1,
+    "session.model.selected": 1,
+    "session.moved": 1,
+    "session.renamed": 1,
+    "session.metadata.updated": 1,
+    "session.permissions": 1,
+    "session.viewed": 1,
+    "session.archived": 1,
+    "session.unarchived": 1,
+    "session.deleted": 2,
+    "session.forked": 2,
+    "session.inbox.enqueued": 1,
+    "session.inbox.delivered": 1,
+    "session.inbox.cancelled": 1,
+    "session.inbox.delivery.changed": 1,
+    "session.execution.started": 1,
+    "session.execution.succeeded": 1,
+    "session.execution.failed": 1,
+    "session.execution.interrupted": 1,
+    "session.instructions.updated": 2,
+    "session.synthetic": 1,
+    "session.skill.activated": 1,
+    "session.shell.started": 1,
+    "session.shell.ended": 1,
+    "session.step.started": 1,
+    "session.step.streamed": 1,
+    "session.step.ended": 1,
+    "session.step.failed": 1,
+    "session.text.started": 1,
+    "session.text.ended": 1,
+    "session.reasoning.started": 1,
+    "session.reasoning.ended": 1,
+    "session.tool.input.started": 1,
+    "session.tool.input.ended": 1,
+    "session.tool.called": 1,
+    "session.tool.success": 2,
+    "session.tool.failed": 2,
+    "session.retry.scheduled": 1,
+    "session.compaction.started": 1,
+    "session.compaction.ended": 1,
+    "session.compaction.failed": 1,
+    "session.revert.staged": 1,
+    "session.revert.cleared": 1,
+    "session.revert.committed": 1,
+    "session.message.content.updated": 1,
+}
+
+NO_LOCATION = frozenset(
+    {
+        *("session.execution.started", "session.execution.succeeded"),
+        *("session.execution.failed", "session.execution.interrupted"),
+        "session.usage.updated",
+    }
+)
+"""Types that OpenCode sends without a directory. Clients use their `data.sessionID`."""
+
+
+class DurablePlace(TypedDict):
+    """The place of an event in its session's log."""
+
+    aggregateID: str | None
+    seq: int
+    version: int | None
+
+
+class EventLocation(TypedDict):
+    """The directory of an event."""
+
+    directory: str
+
+
+class EventJson(TypedDict):
+    """The JSON of an event of any type. The dialect `preview` has no `created`."""
+
+    id: str
+    created: NotRequired[int]
+    type: str
+    durable: NotRequired[DurablePlace]
+    location: NotRequired[EventLocation]
+    data: NotRequired[ReadOnlyWire]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event.
+
+    created    epoch milliseconds
+    session    id of its session (`aggregateID` of a durable event), or None
+    seq        place in the session's log, from 0; None if it is live only
+    version    version of the payload's shape, if durable
+    directory  `location.directory`; None if it is sent without a location
+    note       a hint for dialects; not on the wire
+    beside     fields that only older dialects have; not on the wire in `v2_0`
+    """
+
+    id: str
+    created: int
+    type: str
+    data: ReadOnlyWire
+    session: str | None = None
+    seq: int | None = None
+    version: int | None = None
+    directory: str | None = None
+    note: str = ""
+    beside: ReadOnlyWire | None = None
+
+    @property
+    def face(self) -> str:
+        """As `StreamEvent.face`."""
+        return FACE
+
+    @property
+    def scope(self) -> None:
+        """As `StreamEvent.scope`: one stream carries all directories."""
+        return
+
+    @property
+    def subject(self) -> None:
+        """As `StreamEvent.subject`: clients read open requests, the greeting has none."""
+        return
+
+    @property
+    def event_id(self) -> str:
+        """As `StreamEvent.event_id`."""
+        return self.id
+
+    def wire(self) -> EventJson:
+        """The JSON on `/api/event`: `{id, created, type, durable?, location?, data}`."""
+        envelope: EventJson = {"id": self.id, "created": self.created, "type": self.type}
+        if self.seq is not None:
+            envelope["durable"] = {"aggregateID": self.session, "seq": self.seq, "version": self.version}
+        if self.directory is not None:
+            envelope["location"] = {"directory": self.directory}
+        envelope["data"] = self.data
+        return envelope
+
+    def log(self) -> EventJson:
+        """The JSON in the session's log: `{id, created, type, durable, data}`. Only for durable events."""
+        envelope = self.wire()
+        envelope.pop("location", None)
+        return envelope

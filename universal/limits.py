@@ -22,7 +22,6 @@ class PlanWindow(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The name for a person."""
         return f"{self.name.replace('_', '-')} limit"
 
 

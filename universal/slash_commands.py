@@ -42,7 +42,6 @@ class CommandFolder:
 
     @property
     def is_personal(self) -> bool:
-        """True for a folder of the person, not of a project."""
         return self.path.startswith(("~/", "$"))
 
 

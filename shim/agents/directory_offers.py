@@ -52,7 +52,6 @@ class DirectoryOffers:
         self._wishes: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def note(self, name: str, directory: str, catalogue: Catalogue) -> None:
-        """Note what an agent offers that has run in this directory."""
         self._keep(name, directory, _Offer(catalogue, self._values(directory)))
 
     def commands(self, directory: str) -> dict[str, tuple[SlashCommand, ...]]:

@@ -59,23 +59,17 @@ class Offer(Protocol):
     """An installed agent and what it offers."""
 
     @property
-    def spec(self) -> AgentSpec:
-        """The agent's spec."""
-        ...
+    def spec(self) -> AgentSpec: ...
 
     @property
-    def catalogue(self) -> Catalogue:
-        """The models and commands that the agent reports."""
-        ...
+    def catalogue(self) -> Catalogue: ...
 
 
 class Template(Protocol):
     """A slash command that expands to a prompt with placeholders."""
 
     @property
-    def name(self) -> str:
-        """The name without the slash."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def template(self) -> str:
@@ -88,9 +82,7 @@ class Template(Protocol):
         ...
 
     @property
-    def agent(self) -> str | None:
-        """Mode to run in."""
-        ...
+    def agent(self) -> str | None: ...
 
     @property
     def agent_is_restricted(self) -> bool:
@@ -103,9 +95,7 @@ class Template(Protocol):
         ...
 
     @property
-    def subtask(self) -> bool:
-        """True if a subagent runs it."""
-        ...
+    def subtask(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,23 +122,18 @@ class GuardedCodec(Codec):
             raise AgentStartFailed(self._fault("launch", error)) from error
 
     def start(self) -> list[Output]:
-        """Guarded."""
         return self._guard("start", self._inner.start)
 
     def send(self, command: Command) -> list[Output]:
-        """Guarded."""
         return self._guard("send", self._inner.send, command)
 
     def receive(self, line: bytes) -> list[Output]:
-        """Guarded."""
         return self._guard("receive", self._inner.receive, line)
 
     def eof(self, exit_: Exit) -> list[Output]:
-        """Guarded."""
         return self._guard("eof", self._inner.eof, exit_)
 
     def counters(self) -> Mapping[str, int]:
-        """The counters of the codec."""
         return self._inner.counters()
 
     def _guard(self, method: str, call: Callable[..., list[Output]], *arguments: Any) -> list[Output]:

@@ -161,7 +161,6 @@ class _Turn:
 
 
 async def _events(stream: Any) -> AsyncIterator[dict[str, Any]]:
-    """Yield the events of an SSE response."""
     async for line in stream.content:
         if line.startswith(b"data:"):
             yield obj(json.loads(line[5:]))

@@ -208,7 +208,6 @@ class Manager:
             raise ServiceError(NO_BUS.format(reason=text.strip().partition("\n")[0] or "systemctl does not answer"))
 
     def commands(self, action: Action) -> list[tuple[str, ...]]:
-        """Return the command lines of an action."""
         table = SYSTEMD if self.kind == "systemd" else LAUNCHD
         return [self._fill_names(argv) for argv in table[action]]
 

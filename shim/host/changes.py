@@ -221,7 +221,6 @@ class HostFeed:
         self._observers = tuple(entry for entry in self._observers if entry != observer)
 
     def publish(self, change: HostChange, directory: str, project_id: str | None = None) -> None:
-        """Call all observers with the change."""
         event = HostChanged(change, directory, project_id)
         for observer in self._observers:
             observer(event)

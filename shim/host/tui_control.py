@@ -43,7 +43,6 @@ class TuiControl:
         return reader
 
     def leave(self, directory: str, reader: asyncio.Future[TuiRequest]) -> None:
-        """Remove a reader."""
         reader.cancel()
         readers = self._waiting.get(directory, {})
         readers.pop(reader, None)
@@ -51,7 +50,6 @@ class TuiControl:
             self._waiting.pop(directory, None)
 
     def waiting_count(self, directory: str) -> int:
-        """Count the waiting readers of a directory."""
         return len(self._waiting.get(directory, {}))
 
     def close(self) -> None:

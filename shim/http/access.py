@@ -179,7 +179,6 @@ class Secrets:
         return cls(tuple(_digest(f"{user}:{password}".encode()) for user in users), _digest(password.encode()))
 
     def admits(self, attempt: Credentials) -> bool:
-        """Whether the credentials are right."""
         digest = _digest(attempt.value)
         # A list, not a generator: every comparison runs, so that the time tells nothing.
         matches = [hmac.compare_digest(digest, expected) for expected in ((self.bearer,) if attempt.is_bearer else self.pairs)]

@@ -64,7 +64,6 @@ class LazyRoutes(AbstractResource):
         return len(tuple(iter(self)))
 
     def __iter__(self) -> Iterator[AbstractRoute]:
-        """The routes that are loaded."""
         return iter(()) if self._table.value is None else iter(self._table.value.router.routes())
 
     def get_info(self) -> Any:

@@ -121,7 +121,6 @@ class Pairing:
         return f"pair_{end}_{id_}_{seal}"
 
     def admits(self, token: str, epoch_s: float) -> bool:
-        """Whether a text is a valid token."""
         return self.identify(token, epoch_s) is not None
 
     def identify(self, token: str, epoch_s: float) -> str | None:
@@ -132,7 +131,6 @@ class Pairing:
         return match[2] if hmac.compare_digest(match[3], self._seal(match[1], match[2])) else None
 
     def is_good(self, id_: str) -> bool:
-        """Whether the token of this id was not revoked."""
         return id_ in self._tokens
 
     @contextmanager

@@ -76,7 +76,6 @@ class ProjectChanges(BaseModel):
     commands: Commands | None = None
 
     def apply(self, project: Project) -> Project:
-        """Return the changed project."""
         icon, start = self.icon or Icon(), self.commands.start if self.commands else None
         return replace(
             project,

@@ -55,7 +55,6 @@ class Tracer:
         self.sequence = 0
 
     def feed(self, event: UniversalEvent) -> Row:
-        """Apply the next event, and return its row."""
         now = from_rfc3339(event.time)
         events = render(self._reducer.apply(event, now), self._reducer.session, now)
         self._fold(event)

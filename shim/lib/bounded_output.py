@@ -58,7 +58,6 @@ class BoundedStream(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - typeshed has an attribute here
-        """The encoding of the replaced stream."""
         return self._encoding
 
     def fileno(self) -> int:
@@ -66,11 +65,9 @@ class BoundedStream(io.TextIOBase):
         return self._fd
 
     def isatty(self) -> bool:
-        """Whether the stream is a terminal."""
         return os.isatty(self._fd)
 
     def writable(self) -> bool:
-        """Always true."""
         return True
 
     def flush(self) -> None:

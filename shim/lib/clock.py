@@ -11,16 +11,13 @@ from typing import Protocol
 class Clock(Protocol):
     """A clock of wall time in epoch milliseconds."""
 
-    def now_ms(self) -> int:
-        """Epoch milliseconds now."""
-        ...
+    def now_ms(self) -> int: ...
 
 
 class SystemClock:
     """The machine's clock."""
 
     def now_ms(self) -> int:
-        """Epoch milliseconds now."""
         return time.time_ns() // 1_000_000
 
 
@@ -59,5 +56,4 @@ def from_rfc3339(text: str) -> int:
 
 @lru_cache(maxsize=4)
 def _epoch(second: str) -> int:
-    """The inverse of `_second`."""
     return int(datetime.fromisoformat(second).replace(tzinfo=UTC).timestamp())

@@ -43,7 +43,6 @@ class Fault(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The reason and the place."""
         return self.reason + place_text(self.path)
 
 

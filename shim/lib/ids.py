@@ -101,7 +101,6 @@ class Ids:
         return self.moments(1)[0]
 
     def factory(self) -> Callable[[Literal["item", "permission", "question"]], str]:
-        """Return the id factory for codecs."""
         return self.new
 
 

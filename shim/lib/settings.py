@@ -537,12 +537,10 @@ class Settings(BaseModel):
 
     @property
     def server_name(self) -> str:
-        """The name of this server for people."""
         return self.cluster_name or socket.gethostname()
 
     @property
     def has_cluster(self) -> bool:
-        """Whether this server is to join a cluster."""
         return self.cluster is not None
 
     @property

@@ -106,7 +106,6 @@ class Backend:
         await self.ends.aclose()
 
     def apply(self, settings: Settings) -> None:
-        """Apply the live settings."""
         deps = self.services.sessions.deps
         deps.abort_timeout_s = settings.abort_timeout_s
         deps.idle_reap_s = settings.idle_reap_s
@@ -185,7 +184,6 @@ class Alone:
         return False
 
     def nodes(self, services: Services) -> Nodes:
-        """Nothing to tell."""
         return NoNodes()
 
     async def join(self, services: Services) -> None:

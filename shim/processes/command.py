@@ -40,12 +40,10 @@ class CommandResult:
 
     @property
     def ok(self) -> bool:
-        """Whether the program exited with 0."""
         return self.code == 0
 
     @property
     def text(self) -> str:
-        """stdout as text."""
         return self.stdout.decode("utf-8", "replace")
 
 

@@ -55,7 +55,6 @@ class Reach:
 
     @property
     def proxy_port(self) -> int:
-        """The port of the proxy inside."""
         return next(port for port in range(PROXY_PORT, PROXY_PORT + len(self.ports) + 1) if port not in self.ports)
 
     @property

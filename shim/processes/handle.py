@@ -45,9 +45,7 @@ class AgentHandle(Protocol):
         """Send SIGINT, for agents without a message for an interrupt."""
         ...
 
-    def kill(self) -> None:
-        """Kill the agent with all its children."""
-        ...
+    def kill(self) -> None: ...
 
     async def stop(self) -> None:
         """Stop the agent with the ladder of `shim.processes.agent_pipes`. Bounded."""

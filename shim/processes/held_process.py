@@ -52,7 +52,6 @@ class NumberedLine(bytes):
 
     @classmethod
     def of(cls, data: bytes, number: int) -> NumberedLine:
-        """The line with this number."""
         line = cls(data)
         line.number = number
         return line
@@ -174,7 +173,6 @@ class _Link(asyncio.Protocol):
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that the holder has not taken."""
         return 0 if self.socket is None else self.socket.get_write_buffer_size()
 
     def leave(self) -> None:

@@ -128,7 +128,6 @@ class Holder:
         self.feed()
 
     def feed(self) -> None:
-        """Send the server what it has not."""
         while self.server is not None and not self.is_deaf and self.sent < self.end:
             try:
                 self.sent += self.server.send(pread(self.tape, SEND_BYTES, self.sent))
@@ -155,7 +154,6 @@ class Holder:
             (self.poll.register(descriptor, events) if events else self.poll.unregister(descriptor))
 
     def close(self, descriptor: int) -> None:
-        """Close a descriptor, and wait for it no longer."""
         self.want(descriptor, 0)
         close(descriptor)
 
@@ -339,7 +337,6 @@ class Holder:
             self.turn()
 
     def turn(self) -> None:
-        """Wait for something, and handle it."""
         due = self.next_step_at or self.away_since + self.lease_s
         wait_s = 3600.0 if self.server is not None else due - time.monotonic()
         if self.unwritten or (self.pidfd < 0 and not self.exited):

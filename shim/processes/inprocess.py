@@ -199,7 +199,6 @@ class InProcessAgent:
 
     @property
     def pid(self) -> None:
-        """None, since the agent has no process of its own."""
         return
 
     @property

@@ -86,7 +86,6 @@ class RecordedHandle:
 
     @property
     def pid(self) -> int | None:
-        """Id of the process."""
         return self._handle.pid
 
     @property
@@ -100,7 +99,6 @@ class RecordedHandle:
         return self._handle.stderr
 
     def write(self, data: bytes) -> None:
-        """Record and queue a line."""
         self._recorder.row("in", data)
         self._handle.write(data)
 
@@ -109,9 +107,7 @@ class RecordedHandle:
         self._handle.interrupt()
 
     def kill(self) -> None:
-        """Kill the agent."""
         self._handle.kill()
 
     async def stop(self) -> None:
-        """Stop the agent."""
         await self._handle.stop()

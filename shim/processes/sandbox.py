@@ -263,7 +263,6 @@ def _above(path: str, mounts: Mapping[str, Verdict]) -> str:
 
 
 def _outermost(folders: Iterable[str]) -> list[str]:
-    """The folders that lie in no other one."""
     kept: list[str] = []
     for folder in sorted(folders):
         if not any(outer == "" or folder == outer or folder.startswith(outer + "/") for outer in kept):

@@ -25,7 +25,6 @@ class Tail:
         self._seen_lines = 0
 
     def add(self, data: bytes) -> None:
-        """Append output."""
         self._seen_bytes += len(data)
         self._seen_lines += data.count(b"\n")
         room = HEAD_BYTES - len(self._head)

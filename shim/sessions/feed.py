@@ -42,9 +42,7 @@ class SequencedEvent(Protocol):
     """An event of a journal, in any form."""
 
     @property
-    def sequence(self) -> int:
-        """Its number in the session."""
-        ...
+    def sequence(self) -> int: ...
 
 
 T = TypeVar("T", bound=SequencedEvent)
@@ -55,17 +53,13 @@ class Source(Protocol[E_co]):
     """The source of a stream: a `Follower`, or a wrapper of one."""
 
     @property
-    def over(self) -> bool:
-        """True if no item will follow."""
-        ...
+    def over(self) -> bool: ...
 
     async def take(self, until: float | None = None) -> Sequence[E_co]:
         """Wait for the next items. Returns none at the loop time `until`, and when it is `over`."""
         ...
 
-    def close(self) -> None:
-        """Release the source."""
-        ...
+    def close(self) -> None: ...
 
 
 Read: TypeAlias = Callable[[int, int], Awaitable[Sequence[T]]]
@@ -122,7 +116,6 @@ class ChangeFeed:
         sequence: int = 0,
         is_stored: bool = False,
     ) -> None:
-        """Publish changes to all observers."""
         published = SessionChanges(changes, session, at_ms, is_resent, sequence, is_stored)
         made = set(map(type, changes))
         for observer, kinds in self._observers:
@@ -144,7 +137,6 @@ class Listener:
 
     @property
     def waiting_events(self) -> int:
-        """Number of waiting events."""
         return len(self._queue)
 
     def put(self, event: UniversalEvent) -> None:
@@ -166,7 +158,6 @@ class Listener:
         self._more.set()
 
     def drain(self) -> list[UniversalEvent]:
-        """Take all waiting events."""
         events = list(self._queue)
         self._queue.clear()
         self._more.clear()
@@ -322,7 +313,6 @@ class Follower(Generic[T]):
 
     @property
     def over(self) -> bool:
-        """True if no item will follow."""
         return self._listener.ended and not self._behind and not self._unread and not self._listener.waiting_events
 
     async def take(self, until: float | None = None) -> Sequence[T | UniversalEvent]:

@@ -49,7 +49,6 @@ class McpReports:
         self._statuses: dict[str, dict[str, str]] = {}
 
     def note(self, changed: SessionChanges) -> None:
-        """Look at changes of a session that hold a report."""
         directory = changed.session.record.directory
         known = self._statuses.pop(directory, {})
         reports = [change for change in changed.changes if isinstance(change, ServersReported)]

@@ -393,7 +393,6 @@ class OtherServers:
 
 
 def _need_of(entry: SessionEntry, agent: str | None = None) -> Need:
-    """What a session needs of its server."""
     record = entry.current_record
     try:
         labels = labels_of(record.metadata)

@@ -84,7 +84,6 @@ class LonePlacement:
         self.is_draining = False
 
     def stop_taking(self) -> None:
-        """Take no sessions from now on."""
         self.is_draining = True
 
     def has_successors(self) -> bool:
@@ -92,7 +91,6 @@ class LonePlacement:
         return False
 
     async def need_new_here(self, need: Need, *, is_final: bool) -> None:
-        """As `need_here`."""
         await self.need_here(need)
 
     async def need_here(self, need: Need, *, starts_agent: bool = True) -> None:
@@ -103,7 +101,6 @@ class LonePlacement:
             raise NoServer(need.directory, need.agent, obstacle, need.labels)
 
     def leaves_to_others(self, directory: str) -> bool:
-        """False: there is no other server."""
         return False
 
 

@@ -36,7 +36,6 @@ class PlanReports:
         self.agents: dict[str, PlanReport] = {}
 
     def note(self, changed: SessionChanges) -> None:
-        """Look at changes of a session that hold a report."""
         agent = changed.session.agent
         for change in changed.changes:
             if isinstance(change, LimitsReported):

@@ -27,9 +27,7 @@ class Remotes(Protocol):
         """Hear from now on what other servers tell. In: `look_soon`, called when there is something new to look at."""
         ...
 
-    async def close(self) -> None:
-        """Stop reading."""
-        ...
+    async def close(self) -> None: ...
 
     def find(self, session_id: str) -> SessionState | None:
         """The state of a session as it was last read, or None."""
@@ -158,7 +156,6 @@ class StoredSessions(Generic[ReadingT]):
         remote.state = self._new_state(entry.record.id, entry.agent)
 
     async def _advance(self, entry: SessionEntry, remote: ReadingT) -> None:
-        """Read what is new."""
         before = remote.state.sequence
         await load_journal(remote.state, self._deps.store, until=None)
         if remote.state.sequence != before:
@@ -174,12 +171,10 @@ class StoredSessions(Generic[ReadingT]):
         return [session.id for session in sessions if session.permissions or session.questions]
 
     def note_new(self, entry: SessionEntry, sequence: int) -> bool:
-        """True: its row is all that tells of it."""
         self.forget(entry.record.id)
         return True
 
     def note_row(self, entry: SessionEntry, sequence: int) -> bool:
-        """True: the row is all that tells of the change."""
         return True
 
     async def finish(self, entry: SessionEntry) -> None:
@@ -196,7 +191,6 @@ class StoredSessions(Generic[ReadingT]):
         """Does nothing: sessions do not move."""
 
     def forget(self, session_id: str) -> None:
-        """Forget a session that is gone."""
         self._drop(session_id)
 
     async def tidy(self) -> None:

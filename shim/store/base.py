@@ -46,9 +46,7 @@ class Store(Protocol):
         """Open or create the store, and migrate it. Refuses a data directory that an older server uses."""
         ...
 
-    async def close(self) -> None:
-        """Flush and close."""
-        ...
+    async def close(self) -> None: ...
 
     def append(self, events: Sequence[UniversalEvent]) -> None:
         """Queue events for the journal, in order."""
@@ -128,9 +126,7 @@ class Store(Protocol):
         """Number of events in its journal, including queued ones; 0 for an unknown session."""
         ...
 
-    async def values(self, namespace: str) -> dict[str, Any]:
-        """All values of a namespace."""
-        ...
+    async def values(self, namespace: str) -> dict[str, Any]: ...
 
     async def namespaces(self) -> list[str]:
         """The namespaces that have values, in no order."""

@@ -57,7 +57,6 @@ class DirectoryLock:
             time.sleep(LOOK_EVERY_S)
 
     def share(self) -> None:
-        """Share the lock with other servers."""
         self._write("")
         assert self._fd is not None
         fcntl.flock(self._fd, fcntl.LOCK_SH)  # another server that has it alone for a moment will share it

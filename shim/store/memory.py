@@ -54,7 +54,6 @@ class MemoryStore:
             self._events.setdefault(event.session_id, []).append(event)
 
     def save_session(self, row: SessionRow) -> None:
-        """Insert or update."""
         self._check_open()
         self._sessions[row.id] = (replace(row, data={}), dump(dict(row.data), f"session {row.id}"))
 
@@ -69,7 +68,6 @@ class MemoryStore:
     def save_checkpoint(
         self, session_id: str, checkpoint: Checkpoint, pages: Mapping[int, bytes], dropped: Collection[int] = ()
     ) -> None:
-        """Replace the session's checkpoint."""
         self._check_open()
         old = self._pages.get(session_id, {})
         self._pages[session_id] = {number: body for number, body in old.items() if number not in dropped} | dict(pages)
@@ -98,15 +96,12 @@ class MemoryStore:
         """None: there is always room."""
 
     async def flush(self, session_id: str | None = None) -> None:
-        """Does nothing."""
         self._check_open()
 
     async def require_writable(self, session_id: str) -> None:
-        """Does nothing."""
         self._check_open()
 
     async def sessions(self) -> list[SessionRow]:
-        """All rows."""
         self._check_open()
         return [replace(row, data=load(data, f"session {row.id}")) for row, data in self._sessions.values()]
 
@@ -117,7 +112,6 @@ class MemoryStore:
         return events if limit is None else events[: max(limit, 0)]
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
-        """The journal as stored texts."""
         rows = event_rows(await self.events(session_id, after, limit))
         return rows if with_raw else [row._replace(raw=None) for row in rows]
 
@@ -131,12 +125,10 @@ class MemoryStore:
         return len(self._events.get(session_id, []))
 
     async def values(self, namespace: str) -> dict[str, Any]:
-        """All values of a namespace."""
         self._check_open()
         return {key: load(text, f"value {space}/{key}") for (space, key), text in self._values.items() if space == namespace}
 
     async def namespaces(self) -> list[str]:
-        """The namespaces that have values."""
         self._check_open()
         return list({space for space, _ in self._values})
 

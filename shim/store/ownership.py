@@ -75,9 +75,7 @@ class Ownership(Protocol):
     """The ownership of sessions. All methods raise StoreError if the store cannot be read or written."""
 
     @property
-    def server_id(self) -> str:
-        """This server's id."""
-        ...
+    def server_id(self) -> str: ...
 
     @property
     def sessions_move(self) -> bool:
@@ -149,7 +147,6 @@ class SoleOwner(OwnerForLife):
         return False
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
-        """Claim a session, which always succeeds."""
         return ClaimedSession(None)
 
     async def owners(self) -> dict[str, ServerRef]:
@@ -160,7 +157,6 @@ class SoleOwner(OwnerForLife):
         """Does nothing: no other server writes."""
 
     async def look(self) -> Look:
-        """No changes."""
         return Look()
 
     def dead(self) -> tuple[str, ...]:

@@ -32,7 +32,6 @@ class ServerRef:
 
     @property
     def label(self) -> str:
-        """Its name for people."""
         return self.name or str(self)
 
     def __str__(self) -> str:

@@ -312,7 +312,6 @@ class SqliteStore(OwnerForLife):
     # Reads flush first, then run in the reading thread.
 
     async def sessions(self) -> list[SessionRow]:
-        """All rows."""
         return await self._read(SESSIONS, (), _session)
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
@@ -323,19 +322,16 @@ class SqliteStore(OwnerForLife):
         return events
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
-        """The journal as stored texts."""
         last = self.last_sequence(session_id)
         rows = await self._read(EVENTS if with_raw else EVENTS_WITHOUT_RAW, _page(session_id, after, limit), _event_row)
         need_whole([row.sequence for row in rows], session_id, after, limit, min(last, self.last_sequence(session_id)))
         return rows
 
     async def values(self, namespace: str) -> dict[str, Any]:
-        """All values of a namespace."""
         rows = await self._read(VALUES, (namespace,))
         return {text_of(key): load(text_of(text), f"value {namespace}/{text_of(key)}") for key, text in rows}
 
     async def namespaces(self) -> list[str]:
-        """The namespaces that have values."""
         return await self._read(NAMESPACES, (), lambda row: text_of(row[0]))
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:

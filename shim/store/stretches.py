@@ -135,7 +135,6 @@ class Stretches:
         return over
 
     def drop(self, session_id: str) -> None:
-        """Drop the stretch of a deleted session."""
         self._open.pop(session_id, None)
 
 

@@ -90,7 +90,6 @@ class GroupWriter:
         self._thread = threading.Thread(target=self._run, name="store-write", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     @property
@@ -141,7 +140,6 @@ class GroupWriter:
             self._is_grouping = True
 
     def end_group(self) -> None:
-        """End the group."""
         with self._changed:
             self._is_grouping, self._loose = False, 0
             self._changed.notify()

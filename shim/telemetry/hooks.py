@@ -132,7 +132,6 @@ class Hooks:
 
     @property
     def is_on(self) -> bool:
-        """Whether there are hooks."""
         return bool(self._runners)
 
     def observe(self, event: UniversalEvent) -> None:

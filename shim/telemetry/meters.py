@@ -32,7 +32,6 @@ class Histogram:
         self.counts = [0] * len(self.bounds)
 
     def add(self, seconds: float) -> None:
-        """Add a duration."""
         self.count += 1
         self.total += seconds
         for index, bound in enumerate(self.bounds):
@@ -83,7 +82,6 @@ class Meters:
 
     @property
     def running_turns(self) -> int:
-        """The number of running turns."""
         return len(self._turn_starts)
 
 

@@ -36,21 +36,13 @@ class RequestSpan(Protocol):
 class Spans(Protocol):
     """The interface of tracing."""
 
-    def observe(self, event: UniversalEvent) -> None:
-        """An event that was just stamped."""
-        ...
+    def observe(self, event: UniversalEvent) -> None: ...
 
-    def request(self, method: str, route: str, headers: Mapping[str, str]) -> AbstractContextManager[RequestSpan]:
-        """Return a context manager that traces a request."""
-        ...
+    def request(self, method: str, route: str, headers: Mapping[str, str]) -> AbstractContextManager[RequestSpan]: ...
 
-    def traceparent(self, session_id: str) -> str | None:
-        """Return TRACEPARENT for the agent of this session."""
-        ...
+    def traceparent(self, session_id: str) -> str | None: ...
 
-    def close(self) -> None:
-        """Send all queued spans."""
-        ...
+    def close(self) -> None: ...
 
 
 class _NoSpan:
@@ -65,11 +57,9 @@ class NoSpans:
         """Nothing."""
 
     def request(self, method: str, route: str, headers: Mapping[str, str]) -> AbstractContextManager[RequestSpan]:
-        """Nothing."""
         return nullcontext(_NoSpan())
 
     def traceparent(self, session_id: str) -> str | None:
-        """None."""
         return None
 
     def close(self) -> None:
@@ -141,7 +131,6 @@ class OtelSpans:
             yield _Answer(span)
 
     def traceparent(self, session_id: str) -> str | None:
-        """Return the TRACEPARENT of the running turn."""
         span = self._turns.get(session_id)
         if span is None:
             return None

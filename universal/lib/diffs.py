@@ -54,7 +54,6 @@ class FileDiff:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> FileDiff:
-        """Return the value of a `to_json` result."""
         extra = {k: v for k, v in value.items() if k not in ("file", "patch", "additions", "deletions", "status")}
         counts = whole(value.get("additions")), whole(value.get("deletions"))
         return cls(text(value.get("file")), text(value.get("patch")), *counts, text(value.get("status")), extra)

@@ -218,7 +218,6 @@ class LineFramer:
         return [self._end(b"")] if self._partial or self._over else []
 
     def _end(self, piece: bytes) -> Framed:
-        """Return the line that ends with `piece`."""
         if self._partial or self._over or len(piece) > self._limit_bytes:
             self._keep(piece)
             long, self._long = self._long, None

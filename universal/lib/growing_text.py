@@ -15,7 +15,6 @@ class GrowingText:
 
     @property
     def text(self) -> str:
-        """All of it."""
         if len(self._pieces) > 1:
             self._pieces[:] = ["".join(self._pieces)]
         return self._pieces[0] if self._pieces else ""

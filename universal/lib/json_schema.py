@@ -130,7 +130,6 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _inner(value: Any, rules: Mapping[str, Any], place: str) -> list[tuple[Any, Any, str]]:
-    """(value, schema, place) of all that stands in a value."""
     if isinstance(value, list):
         first = arr(rules.get("prefixItems"))
         schemas = [*first, *[rules.get("items", True)] * max(len(arr(value)) - len(first), 0)]

@@ -61,7 +61,6 @@ class Response:
 
     @property
     def is_error(self) -> bool:
-        """True for an error."""
         return "error" in self.raw and self.raw["error"] is not None
 
     @property

@@ -56,7 +56,6 @@ class Findings:
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """The files that redirections write."""
         return tuple(dict.fromkeys(self._locate(self.written)))
 
     @property
@@ -72,7 +71,6 @@ class Findings:
                 yield from (posixpath.join(directory, name) for directory in self.directories)
 
     def add(self, text: str) -> None:
-        """Note a command."""
         if text and len(self.texts) < COMMANDS_LIMIT:
             self.texts[text] = None
 

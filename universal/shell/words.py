@@ -167,7 +167,6 @@ def _check(source: str, value: str, *, is_quoted: bool) -> None:
 
 
 def _remove_quotes(source: str) -> str:
-    """What of a word stands outside of quotes."""
     return re.sub(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", "", source)
 
 

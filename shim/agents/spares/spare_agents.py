@@ -91,12 +91,10 @@ class Spare:
 
     @property
     def key(self) -> SpareKey:
-        """What it waits for."""
         return SpareKey(self.agent.spec.name, self.options.directory, self.options.native_session_id or "")
 
     @property
     def is_usable(self) -> bool:
-        """Whether a session can take it."""
         return not self._is_lost and self._handle is not None and self._handle.alive
 
     @property
@@ -130,7 +128,6 @@ class Spare:
             await self._handle.stop()
 
     def kill(self) -> None:
-        """Kill the process."""
         if self._handle is not None:
             self._handle.kill()
 
@@ -169,7 +166,6 @@ class Spare:
 
 
 def _is_note(fact: Fact) -> bool:
-    """Whether a fact may come from an agent that waits."""
     is_note = isinstance(fact.data, ItemData) and fact.data.item.kind in NOTES and fact.type is EventType.ITEM_COMPLETED
     return fact.child is None and (is_note or fact.type is EventType.UNPARSED)
 
@@ -294,7 +290,6 @@ class SpareAgents:
     # --- start and stop ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start looking after the spares."""
         self._keeper = asyncio.create_task(self._keep(), name="spare agents")
 
     async def close(self) -> None:
@@ -313,7 +308,6 @@ class SpareAgents:
 
     @property
     def count(self) -> int:
-        """Number of spares that run."""
         return len(self._spares)
 
     @property
@@ -572,7 +566,6 @@ class SpareAgents:
         self._delay(key)
 
     def _end(self, key: SpareKey, why: str) -> None:
-        """End a spare in the background."""
         spare = self._spares.pop(key)
         log.debug("agent.spare_ended", agent=key.agent, directory=key.directory, why=why)
         task = asyncio.get_running_loop().create_task(spare.stop(), name=f"stop spare {key.agent}")

@@ -237,7 +237,6 @@ class EventEncoder:
 
     @property
     def heartbeat_s(self) -> float:
-        """As `Encoder.heartbeat_s`."""
         return HEARTBEAT_S if self.generation == "v1.18" else LEGACY_HEARTBEAT_S
 
     def encode(self, event: OpenCodeEvent, event_id: str, position: str) -> Frame | None:
@@ -252,7 +251,6 @@ class EventEncoder:
         return legacy_frame(legacy, position)
 
     def layout(self, frame: Frame) -> bytes:
-        """As `Encoder.layout`."""
         position, body, _, _, envelope, twin = frame
         if not self.wrapped:
             return b"id:%b\ndata: %b\n\n" % (encode_position(position), body)
@@ -260,11 +258,9 @@ class EventEncoder:
         return data + b'data: {%b"payload":%b}\n\n' % (envelope, twin) if twin and self.twins else data
 
     def greeting(self, position: str, ids: Ids) -> list[Frame]:
-        """As `Encoder.greeting`."""
         return [self._frame(CONNECTED, ids.moment(), position)]
 
     def heartbeat(self, position: str, ids: Ids) -> Frame:
-        """As `Encoder.heartbeat`: an event."""
         return self._frame(HEARTBEAT, ids.moment(), position)
 
     def _frame(self, event: OpenCodeEvent, event_id: str, position: str) -> Frame:
@@ -308,7 +304,6 @@ class _Piece(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """As `TextPiece.key`."""
         properties = obj(self.event["properties"])
         if "partID" in properties:
             return ("field", str(properties["partID"]), str(properties.get("field")))
@@ -316,11 +311,9 @@ class _Piece(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As `TextPiece.text`."""
         return str(self.event["properties"]["delta"])
 
     def frame(self, text: str) -> Frame:
-        """As `TextPiece.frame`."""
         properties = {**self.event["properties"], "delta": text}
         return self.source._replace(body=to_json({**self.event, "properties": properties}))
 

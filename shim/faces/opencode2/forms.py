@@ -77,7 +77,6 @@ class Forms:
         ]
 
     def of(self, directory: str) -> list[types.FormInfo]:
-        """The open forms of a directory."""
         return [entry.form for entry in self._open_forms() if entry.directory == directory]
 
     def get(self, session_id: str, form_id: str) -> types.FormDetail | None:

@@ -49,7 +49,6 @@ class Probes:
         self.changed: Callable[[], None] = lambda: None
 
     def note(self, client: Client, dialect: str) -> None:
-        """Remember that the client has called a probe of this dialect."""
         before = self._last.pop(client, None)
         self._last[client] = dialect
         self._shrink()

@@ -36,7 +36,6 @@ class EventMaker:
         return () if pair is None else (self.event(*pair, None if change.directory == EVERYWHERE else change.directory),)
 
     def event(self, type_: str, data: ReadOnlyWire, directory: str | None = None) -> Event:
-        """Make an event that belongs to no session."""
         return Event(self._new_id(), self._clock.now_ms(), type_, data, directory=directory)
 
     def _new_id(self) -> str:

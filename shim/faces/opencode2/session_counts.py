@@ -186,7 +186,6 @@ class Stats:
             self._add_step(step)
 
     def info(self, tools: Detail) -> host_types.SessionStatsInfo:
-        """The `SessionStatsInfo` of the sums."""
         models = sorted(self._models.values(), key=lambda model: -model.steps)
         days = sorted(self._steps)
         return {

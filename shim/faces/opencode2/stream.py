@@ -42,35 +42,28 @@ class DialectEncoder:
 
     @property
     def face(self) -> str:
-        """As `Encoder.face`."""
         return FACE
 
     @property
     def generation(self) -> str:
-        """As `Encoder.generation`."""
         return self.dialect.name
 
     @property
     def joins(self) -> bool:
-        """As `Encoder.joins`."""
         return self.dialect.joins
 
     @property
     def heartbeat_s(self) -> float:
-        """As `Encoder.heartbeat_s`."""
         return HEARTBEAT_S
 
     def encode(self, event: Event, event_id: str, position: str) -> Frame | None:
-        """As `Encoder.encode`. Events have ids of their own."""
         translated = self.dialect.event(event)
         return None if translated is None else event_frame(translated, position)
 
     def layout(self, frame: Frame) -> bytes:
-        """As `Encoder.layout`."""
         return b"id: %b\ndata: %b\n\n" % (encode_position(frame.position), frame.body) if frame.body else HEARTBEAT
 
     def greeting(self, position: str, ids: Ids) -> list[Frame]:
-        """As `Encoder.greeting`: the event and a heartbeat."""
         connected = to_json({"id": ids.new("event"), "type": "server.connected", "data": {}})
         return [Frame(position, connected, urgent=True), self.heartbeat(position, ids)]
 
@@ -107,9 +100,7 @@ class _Piece(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As `TextPiece.text`."""
         return str(self.event["data"][self.field])
 
     def frame(self, text: str) -> Frame:
-        """As `TextPiece.frame`."""
         return self.source._replace(body=to_json({**self.event, "data": {**self.event["data"], self.field: text}}))

@@ -127,7 +127,6 @@ class Event:
 
     @property
     def face(self) -> str:
-        """As `StreamEvent.face`."""
         return FACE
 
     @property
@@ -142,7 +141,6 @@ class Event:
 
     @property
     def event_id(self) -> str:
-        """As `StreamEvent.event_id`."""
         return self.id
 
     def wire(self) -> EventJson:

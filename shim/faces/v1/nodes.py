@@ -29,7 +29,6 @@ class NoNodes:
     """The `Nodes` of a server alone."""
 
     def overview(self) -> NodeListResponse:
-        """No cluster, and no servers."""
         from shim.faces.v1.models import NodeListResponse  # late: the backend is started without it
 
         return NodeListResponse(cluster=None, nodes=[])
@@ -39,5 +38,4 @@ class NoNodes:
         return None
 
     def families(self) -> Iterable[Any]:
-        """None."""
         return ()

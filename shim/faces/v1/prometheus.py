@@ -54,7 +54,6 @@ class _Collector:
         self._gauges = gauges
 
     def collect(self) -> Iterable[Any]:
-        """Yield all metrics."""
         meters, gauges = self._meters, self._gauges
         yield counter("events", "Universal events by type.", "type", gauges.events)
         yield counter("turns", "Turns that have ended, by reason.", "reason", meters.turns)

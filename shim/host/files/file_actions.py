@@ -151,7 +151,6 @@ class Place:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders that must hold the files."""
         return ("/",) if self.anywhere else (os.path.realpath(self.directory),)
 
     def path(self, path: str, *, follow: bool = True) -> Path:

@@ -107,7 +107,6 @@ class _Search:
         return [folder / name for name in names for folder in self.folders if (folder / name).is_file()]
 
     def texts(self, *names: str) -> list[str]:
-        """The texts of these files."""
         texts: list[str] = []
         for path in self.files(*names):
             with suppress(OSError), path.open("rb") as file:
@@ -115,7 +114,6 @@ class _Search:
         return texts
 
     def depends_on(self, file: str, keys: tuple[str, ...], package: str) -> bool:
-        """Whether a list of packages names one."""
         for source in self.texts(file):
             with suppress(ValueError, RecursionError):
                 values = obj(json.loads(source))

@@ -95,7 +95,6 @@ class Watchers:
         watch.task.add_done_callback(lambda _: self._watches.pop(directory, None))
 
     def watched_directories(self) -> list[str]:
-        """List the watched directories."""
         return list(self._watches)
 
     async def forget(self, directory: str) -> None:

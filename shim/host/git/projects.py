@@ -102,7 +102,6 @@ class Projects:
         return identity
 
     async def current(self, directory: str) -> Project:
-        """Return the project of a directory."""
         identity = await self.identity(directory)
         project = (await self._load())[identity.id]
         # All directories without a commit share one project, but the answer is about this directory.

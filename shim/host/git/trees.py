@@ -45,9 +45,7 @@ class Trees(Protocol):
         """The changes of these files."""
         ...
 
-    async def patch(self, directory: str, before: str, after: str) -> str:
-        """All differences as a patch of git."""
-        ...
+    async def patch(self, directory: str, before: str, after: str) -> str: ...
 
     async def restore(self, directory: str, tree_by_file: dict[str, str]) -> list[str]:
         """Restore files from a tree. Returns sentences about files that were left alone."""

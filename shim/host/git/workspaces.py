@@ -119,7 +119,6 @@ class Workspaces:
 
 
 def _from_row(row: Any) -> Workspace:
-    """Read a stored workspace."""
     fields = obj(row)
     id_, kind, name, branch = (text(fields.get(key)) for key in ("id", "type", "name", "branch"))
     directory, project_id = text(fields.get("directory")), text(fields.get("projectID"))
@@ -127,7 +126,6 @@ def _from_row(row: Any) -> Workspace:
 
 
 def _to_row(workspace: Workspace) -> dict[str, object]:
-    """Write a workspace as it is stored."""
     return {
         "id": workspace.id,
         "type": workspace.kind,

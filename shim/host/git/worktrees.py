@@ -155,7 +155,6 @@ class Worktrees:
             await asyncio.wait(self._filling)
 
     async def is_managed(self, target: str) -> bool:
-        """Whether a path is one of our worktrees."""
         return await self._managed_place(target) is not None
 
     # --- inside

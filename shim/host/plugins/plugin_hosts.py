@@ -157,7 +157,6 @@ class _Host:
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def ready(self) -> asyncio.Task[None]:
-        """The task that has started the host, or does."""
         has_failed = self.starting is not None and self.starting.done() and not self.is_alive
         if self.starting is None or (has_failed and self.failures < FAILURES_LIMIT):
             self.starting = asyncio.create_task(self.start(self), name=f"plugins of {self.directory}")
@@ -212,7 +211,6 @@ class _Host:
         task.add_done_callback(self.tasks.discard)
 
     async def end(self) -> None:
-        """End the process."""
         if self.writer is not None:
             self.writer.close()
             self.writer = None
@@ -293,7 +291,6 @@ class PluginHosts:
         return PluginVerdict(missing=missing)
 
     async def close(self) -> None:
-        """End all hosts."""
         hosts, self._hosts = list(self._hosts.values()), {}
         await asyncio.gather(*map(self._end, hosts), *self._endings)
         if self._sockets:

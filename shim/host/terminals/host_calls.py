@@ -290,7 +290,6 @@ class HostCalls:
 
 
 async def _sweep(token: str) -> None:
-    """End all processes with this token."""
     survivors = await asyncio.to_thread(process_family.sweep, process_family.NO_LEADER, token, 0, (), REAP_S)
     if survivors:
         log.warning("host.family_left", left=sorted(process.pid for process in survivors))

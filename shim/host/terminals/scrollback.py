@@ -75,7 +75,6 @@ class Scrollback:
         return self._start + len(self._data) // 2
 
     def add(self, text: str) -> None:
-        """Append output."""
         self._data += text.encode("utf-16-le")
         over = len(self._data) // 2 - self._limit
         if over > self._slack:

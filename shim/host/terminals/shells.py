@@ -72,7 +72,6 @@ class Shell:
 
     @property
     def runs(self) -> bool:
-        """Whether the command has not ended."""
         return self.info.status == "running"
 
 

@@ -264,7 +264,6 @@ class Terminal:
         return self.scrollback.since(cursor), self.scrollback.cursor, watcher
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Remove a watcher."""
         self.watchers.discard(watcher)
 
 
@@ -318,7 +317,6 @@ class Terminals:
         return [terminal.info for terminal in self._open.values() if terminal.directory == directory]
 
     def directories(self) -> list[str]:
-        """List the directories with terminals."""
         return list(dict.fromkeys(terminal.directory for terminal in self._open.values()))
 
     def get(self, directory: str, id_: str) -> Terminal:

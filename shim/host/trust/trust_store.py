@@ -74,7 +74,6 @@ class TrustFile:
             return self._read()
 
     def decision(self, settings: ProjectSettings) -> Decision:
-        """Return the decision about these settings."""
         for row in reversed(self.decisions()):
             if row.directory == settings.root and row.digest == settings.digest:
                 return "trusted" if row.trusted else "declined"

@@ -104,7 +104,6 @@ class Step:
                 self._thought += delta
 
     async def tool(self, name: str, arguments: Mapping[str, Any], title: str) -> Tool:
-        """Start a tool call."""
         call = Tool(self._run, self._run.name("call"), self.child)
         await self._run.pause(DELTA_S)
         await self._run.write(type="tool_start", tool=call.name, step=self.name, name=name)
@@ -153,7 +152,6 @@ class Tool:
         self._run.open.pop(f"tool {self.name}", None)
 
     def interrupted_frame(self) -> Frame:
-        """Return the result line of an interrupted tool."""
         meta = {"interrupted": True}
         return {"type": "tool_result", "tool": self.name, "ok": False, "output": "Interrupted by the user.", "meta": meta}
 
@@ -197,7 +195,6 @@ class Run:
         await self.write_raw(line_of({key: value for key, value in frame.items() if value is not None}))
 
     async def write_raw(self, line: bytes) -> None:
-        """Write any bytes as a line."""
         await self._send(line)
 
     async def pause(self, seconds: float) -> None:

@@ -97,7 +97,6 @@ def _delta_of(body: Any) -> tuple[Key | None, str]:
 
 
 def _join(last: tuple[EventRow, Any], text: str) -> UniversalEvent:
-    """The event of the last piece, with the text of all pieces."""
     row, body = last
     event = event_of(row, with_raw=False, body=body)
     assert isinstance(event.data, ItemDeltaData)

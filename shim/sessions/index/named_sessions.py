@@ -101,11 +101,9 @@ class NamedSessions:
             await self.start()
 
     def name_of(self, session_id: str) -> str:
-        """The name of a session in `/v1`."""
         return self._names.get(session_id, session_id)
 
     def permission_mode(self, session_id: str) -> str:
-        """The requested `permissionMode` of a session."""
         return self._permission_modes.get(session_id, "default")
 
     def _exists(self, session_id: str) -> bool:
@@ -209,7 +207,6 @@ class NamedSessions:
     # --- reading -------------------------------------------------------------------------------------------
 
     def with_names(self, event: UniversalEvent) -> UniversalEvent:
-        """The event with the names of `/v1` in it."""
         changes: dict[str, Any] = {}
         if event.session_id in self._names:
             changes["session_id"] = self._names[event.session_id]

@@ -40,7 +40,6 @@ class SessionEntry:
 
     @property
     def current_record(self) -> SessionRecord:
-        """The present record."""
         return self.state.session.record if self.state is not None else self.record
 
     @property

@@ -33,7 +33,6 @@ class SessionIndex:
         self._unsaved: set[str] = set()
 
     async def load(self) -> None:
-        """Read all rows."""
         for row in await self._store.sessions():
             self._entries[row.id] = entry_from_row(row)
         self.newest_first()  # sorts them
@@ -48,7 +47,6 @@ class SessionIndex:
         return iter(tuple(self._entries.values()))
 
     def add(self, entry: SessionEntry) -> None:
-        """Add a session."""
         before = self._entries.get(entry.record.id)
         if before is not None:
             self._unlist(before)

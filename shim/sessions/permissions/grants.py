@@ -46,7 +46,6 @@ class Grants:
         self._grants += new
 
     def rules(self, directory: str, agent: str) -> tuple[Rule, ...]:
-        """The grants of a directory as rules for the calls of an agent."""
         rules: list[Rule] = []
         for grant in self._grants:
             if grant.directory == directory and grant.agent in ("", agent):
@@ -54,7 +53,6 @@ class Grants:
         return tuple(rules)
 
     def list_grants(self) -> tuple[Grant, ...]:
-        """The grants of all directories."""
         return tuple(self._grants)
 
     def change(self, id_: str, permission: str | None, pattern: str | None) -> Grant:

@@ -117,9 +117,7 @@ class AskingSession(Protocol):
         """The present policy for requests that nobody answers."""
         ...
 
-    def place(self) -> Place:
-        """The place of its calls."""
-        ...
+    def place(self) -> Place: ...
 
     def rules(self, state: SessionState) -> Policy:
         """The rules in force for it or for a subagent's session."""
@@ -129,9 +127,7 @@ class AskingSession(Protocol):
 class AskingAgent(Protocol):
     """The agent that gets the answers."""
 
-    def send(self, command: Command) -> None:
-        """Give it a command."""
-        ...
+    def send(self, command: Command) -> None: ...
 
     def proceed(self, permission_id: str) -> None:
         """Let a call go on that it did not ask about."""
@@ -353,7 +349,6 @@ class Requests:
 
     @property
     def open_asks(self) -> int:
-        """Number of open permission requests and questions."""
         return len(self._waits)
 
     def waiting_since_ms(self, state: SessionState | None = None) -> int | None:

@@ -21,9 +21,7 @@ UNATTENDED_HEADER = "X-OpenCode-Shim-Unattended"
 class Timer(Protocol):
     """A delayed call."""
 
-    def cancel(self) -> object:
-        """Cancel the call."""
-        ...
+    def cancel(self) -> object: ...
 
 
 def call_later(delay_s: float, callback: Callable[[], None]) -> Timer:

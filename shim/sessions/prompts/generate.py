@@ -106,7 +106,6 @@ class _Once:
         self.state.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"record": record_json(record), "agent": name}))
 
     def policy(self, state: SessionState, mode: str) -> Policy:
-        """It may do nothing."""
         return DENY_ALL
 
     def open_child(self, actor: SessionActor, key: str, fact: Fact) -> SessionState:

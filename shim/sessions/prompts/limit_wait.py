@@ -45,7 +45,6 @@ class LimitWait:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the turn waits for a reset."""
         return self._timer is not None
 
     def may_wait(self, details: Mapping[str, Any] | None) -> bool:
@@ -57,7 +56,6 @@ class LimitWait:
         )
 
     def begin(self, details: Mapping[str, Any]) -> None:
-        """Wait for the reset, and show that."""
         self._count += 1
         self._until_s = whole(details.get("resets_at")) + GRACE_S
         when = f"{datetime.fromtimestamp(self._until_s, UTC):%d %b, %H:%M} UTC"
@@ -66,13 +64,11 @@ class LimitWait:
         self._look()
 
     def cancel(self) -> None:
-        """Wait no more."""
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
 
     def end(self) -> None:
-        """The turn is over."""
         self.cancel()
         self._count = 0
 

@@ -73,7 +73,6 @@ class PendingPrompt:
         return entry
 
     def with_delivery(self, delivery: Delivery) -> PendingPrompt:
-        """The prompt with another delivery."""
         user_prompt = self.user_prompt.with_delivery(delivery)
         return replace(self, item=with_prompt(self.item, user_prompt), user_prompt=user_prompt)
 

@@ -153,7 +153,6 @@ class PromptDispatcher:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a prompt waits for its agent to start."""
         return self.waiting_key is not None
 
     @property
@@ -246,7 +245,6 @@ class PromptDispatcher:
 
     @property
     def current(self) -> PendingPrompt | None:
-        """The prompt that the agent works on."""
         return self._queue.pending.get(self.current_key or "")
 
     def note_joined(self, key: str) -> None:
@@ -414,13 +412,11 @@ class PromptDispatcher:
     # --- the agent's own conversation --------------------------------------------------------------------------
 
     def on_answer(self) -> None:
-        """The agent has begun to answer."""
         self.answer.begin()
         if self._loss.why:
             self._loss = Loss()
 
     def note_facts(self, facts: Sequence[Fact]) -> None:
-        """Note what the agent says to the prompt."""
         if not self.answer.has_content:
             self.answer.note(facts)
 
@@ -530,7 +526,6 @@ class Answer:
         self.is_heard = self.has_content
 
     def note(self, facts: Iterable[Fact]) -> None:
-        """Note what the agent says."""
         for fact in facts:
             if not self.has_content:
                 self.has_content = fact.child is not None or fact.type in _ANSWERS or self._is_content(fact)
@@ -633,7 +628,6 @@ class Offers:
             self._process.steer(self._dispatches[key].prompt)
 
     def take(self, key: str) -> None:
-        """The agent has taken in a prompt."""
         dispatch = self._dispatches.pop(key, None)
         if dispatch is None or key not in self._state.machine.offers:
             return

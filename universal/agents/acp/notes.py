@@ -72,17 +72,14 @@ class Notes:
             yield self.ctx.status("title", title, {"title": title}, raw)
 
     def commands(self, update: Msg, raw: Json) -> Iterator[Fact]:
-        """Handle `available_commands_update`."""
         count = self.setup.read_commands(update.get("availableCommands"))
         yield self.ctx.status("commands", f"{count} commands", {}, raw)
 
     def current_mode(self, update: Msg, raw: Json) -> Iterator[Fact]:
-        """Handle `current_mode_update`."""
         self.setup.mode_now = get_text(update, "currentModeId") or self.setup.mode_now
         yield from self.mode(raw)
 
     def options(self, update: Msg, raw: Json) -> Iterator[Fact]:
-        """Handle `config_option_update`."""
         self.setup.read_options(update.get("configOptions"))
         yield from self.mode(raw)
 

@@ -166,7 +166,6 @@ class Setup:
         return next((mode.id for mode in self.offered_modes() if mode.native == self.mode_now), "") if self.mode_now else ""
 
     def offered_modes(self) -> tuple[Mode, ...]:
-        """Return the modes that a person can choose."""
         rows = self._rows(self._option("mode")) or self.modes
 
         def has(option: str, value: str) -> bool:
@@ -298,7 +297,6 @@ class Setup:
         return Change(setting, "session/set_config_option", params, value)
 
     def note_change(self, change: Change, result: Msg) -> None:
-        """Record a change that the agent has accepted."""
         config = change.params.get("configId")
         for option in self.options:
             if option.get("id") == config:

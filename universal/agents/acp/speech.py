@@ -60,7 +60,6 @@ class CallIds:
     _ended: dict[str, _EndedCall] = field(default_factory=dict[str, _EndedCall])
 
     def has_ended(self, call_id: str) -> bool:
-        """Return whether this call is over."""
         return call_id in self._ended
 
     def end(self, call: Call, *, is_lost: bool = False) -> None:

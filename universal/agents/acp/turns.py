@@ -87,7 +87,6 @@ class Connection:
 
     @property
     def login_hint(self) -> str:
-        """What a person does to log in."""
         profile, methods = self.profile, self.agent.get("authMethods")
         return (
             login_hint(profile.name, profile.title, profile.command, methods) if profile.command else profile.program.login_hint
@@ -125,7 +124,6 @@ class Turns:
     # --- commands -------------------------------------------------------------------------------------
 
     def write(self, prompt: Prompt) -> Iterator[Output]:
-        """Send a prompt."""
         c = self._conn
         c.setup.prompt_written(prompt)
         self._prompt = prompt
@@ -318,7 +316,6 @@ class Turns:
         yield self._rest()
 
     def _begin_own(self) -> Iterator[Output]:
-        """Begin a turn of the agent's own."""
         self._own = self._prompted = True
         self._conn.asks.rejected = self._stopping = self._is_refused = False
         yield Signal(Input.ACTIVITY)
@@ -340,7 +337,6 @@ class Turns:
             yield from self._conn.talk.chunk("text", content, native_id, raw)
 
     def on_thought(self, update: Msg, raw: Json) -> Iterator[Output]:
-        """Handle a piece of thinking."""
         yield from self._settle_suspect(None)
         yield from self._conn.talk.chunk("reasoning", obj(update.get("content")), get_text(update, "messageId"), raw)
 

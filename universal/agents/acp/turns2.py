@@ -57,7 +57,6 @@ class Turns2(Turns):
         return self._running is not None or self._began_itself
 
     def write(self, prompt: Prompt) -> Iterator[Output]:
-        """Send a prompt."""
         self._accepted = self._worked = False
         self._unaccepted = None
         yield from super().write(prompt)

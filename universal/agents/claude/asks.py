@@ -245,7 +245,6 @@ def _hook_answer(hook: str, decision: Literal["allow", "deny"], reason: str) -> 
 
 
 def _display(tool: str, arguments: Msg) -> dict[str, Json]:
-    """The description of a call for a person."""
     display: dict[str, Json] = {"title": title_of(tool, arguments), "description": get_text(arguments, "description")}
     diff = input_diff(tool, arguments)
     return {**display, "diff": diff} if diff else display

@@ -305,7 +305,6 @@ class ClaudeCodec(kit.LineCodec[Context]):
             yield from self._note_begin()
 
     def _report_errors(self, signals: Iterable[Signal], raw: Json) -> Iterator[Output]:
-        """The signals, each after its error."""
         for signal in signals:
             if signal.error is not None and not signal.aborted:
                 yield kit.error_fact(signal.error, raw)

@@ -115,7 +115,6 @@ class Notes:
         return self._boundary is not None
 
     def summary(self, text: str) -> Iterator[Fact]:
-        """Add the summary to the compaction."""
         if self._boundary is not None:
             yield from self.end_compaction(self._boundary, summary=_summary(text))
 

@@ -149,7 +149,6 @@ class Settings:
 
     @property
     def is_starting(self) -> bool:
-        """Whether Claude has not answered the handshake."""
         return any(subtype == "initialize" for subtype, _ in self._waiting.values())
 
     def handshake(self, hooks: Msg, edit_hooks: Msg) -> Iterator[Output]:

@@ -63,7 +63,6 @@ class Crew:
     # --- lookups --------------------------------------------------------------------------------------
 
     def child_of_agent(self, agent_id: str) -> str | None:
-        """The child of a request with this `agent_id`, which is its task id."""
         return self._keys.get(agent_id)
 
     def of(self, key: str | None, main: Transcript) -> Transcript:
@@ -75,7 +74,6 @@ class Crew:
         return [task.task_id for task in self._tasks.values() if not task.ambient and task.call_id not in self.calls]
 
     def live_work(self) -> list[str]:
-        """What the tasks in the background do, for a person."""
         tasks = (self._tasks[task_id] for task_id in self.background())
         return [get_text(task.raw, "description") or task.task_id for task in tasks]
 
@@ -142,7 +140,6 @@ class Crew:
             yield from self._wake(self._children[key], get_text(msg, "prompt"), msg)
 
     def on_notification(self, msg: Msg) -> Iterator[Output]:
-        """Handle `task_notification`: a task has ended."""
         task = self._tasks.pop(get_text(msg, "task_id"), None)
         status, summary = get_text(msg, "status"), get_text(msg, "summary")
         key = self._keys.get(get_text(msg, "task_id"), task.call_id if task else "")

@@ -139,7 +139,6 @@ class Turns:
 
     @property
     def has_states(self) -> bool:
-        """Whether this version reports its state."""
         return bool(self._state)
 
     # --- signs of work --------------------------------------------------------------------------------
@@ -212,7 +211,6 @@ class Turns:
         return any(prompt.uuid == uuid and prompt.outcome for prompt in self._prompts)
 
     def end_without_result(self, uuid: str) -> Iterator[Signal]:
-        """End a prompt by its lifecycle."""
         prompt = next(prompt for prompt in self._prompts if prompt.uuid == uuid)
         self._prompts.remove(prompt)
         self._turning = self._in_flight = False
@@ -237,7 +235,6 @@ class Turns:
     # --- results --------------------------------------------------------------------------------------
 
     def result(self, msg: Msg, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Signal]:
-        """Handle a `result`. `error` is None for a success."""
         self._turning = self._in_flight = False
         answered_prompts = self._prompts_answered_by(msg)
         foreign = bool(self._prompts) and not answered_prompts

@@ -109,7 +109,6 @@ class CodexCodec(kit.BaseCodec[Context]):
         return self._turns.may_steer
 
     def steer(self, prompt: Prompt) -> list[Output]:
-        """Give Codex a prompt for its next step."""
         return self._stamp(self._turns.steer(prompt))
 
     @property

@@ -201,7 +201,6 @@ class Settings:
         self.effort = get_text(result, "reasoningEffort")
 
     def on_settings_updated(self, settings: Msg) -> None:
-        """`thread/settings/updated`."""
         self.model = get_text(settings, "model") or self.model
         self.effort = get_text(settings, "effort", "reasoningEffort") or self.effort
 

@@ -96,7 +96,6 @@ class Thread(kit.Items[Context]):
     # --- items ----------------------------------------------------------------------------------------
 
     def on_item_started(self, item: Msg, raw: Msg) -> Iterator[Fact]:
-        """`item/started`."""
         kind, id_ = get_text(item, "type"), get_text(item, "id")
         if kind in ("agentMessage", "reasoning", "plan"):
             message = yield from self._message(raw)
@@ -229,7 +228,6 @@ class Thread(kit.Items[Context]):
         yield self.delta(call.result_id, call.call_id, text, 0, "tool_output", raw)
 
     def result(self, call: Call, outcome: Outcome, raw: Json) -> Iterator[Fact]:
-        """The end of a call."""
         self.calls.pop(call.call_id, None)
         status = ItemStatus.FAILED if outcome.failed else ItemStatus.COMPLETED
         call.result_id = call.result_id or self.ctx.ids("item")
@@ -263,7 +261,6 @@ class Thread(kit.Items[Context]):
         yield from self._end(raw, interrupted=False, usage=last)
 
     def begin_turn(self, turn_id: str) -> None:
-        """`turn/started`."""
         self.turn_id, self.usage, self.error = turn_id, {}, {}
 
     def cut(self, raw: Msg) -> Iterator[Fact]:
@@ -279,7 +276,6 @@ class Thread(kit.Items[Context]):
         self.turn_id = ""
 
     def _message(self, raw: Msg) -> Generator[Fact, None, _Message]:
-        """The open message, or a new one."""
         if self._open is None:
             yield from self._leave(raw, interrupted=False)
             self._open = _Message(self.ctx.ids("item"))

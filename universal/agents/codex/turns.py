@@ -158,14 +158,12 @@ class Turns:
         return bool(self.main.turn_id) and is_ours and not self._stopping and self.main.only_calls
 
     def steer(self, prompt: Prompt) -> Iterator[Output]:
-        """Give a prompt to the running turn."""
         params: dict[str, Json] = {"threadId": self.main.thread_id, "expectedTurnId": self.main.turn_id}
         params |= {"input": prompt_input(prompt), "clientUserMessageId": prompt.key}
         self._offers[prompt.key], line = self.rpc.request("turn/steer", params)
         yield WriteLine(line)
 
     def on_echo(self, key: str) -> Iterator[Output]:
-        """The echo of a prompt with our key."""
         if self._offers.pop(key, None) is not None:
             yield Signal(Input.TAKEN, key=key)
 
@@ -178,7 +176,6 @@ class Turns:
     # --- turns ----------------------------------------------------------------------------------------
 
     def on_turn_started(self, turn_id: str) -> Iterator[Output]:
-        """`turn/started` of the conversation."""
         for prompt in self._prompts:
             prompt.turn_id = prompt.turn_id or turn_id
         if not any(prompt.turn_id == turn_id for prompt in self._prompts):

@@ -49,7 +49,6 @@ def form_content(properties: dict[str, Json], answers: Sequence[Sequence[str]]) 
 
 
 def _field(name: str, schema: dict[str, Json], message: str) -> Question:
-    """One field of a form as a question."""
     items = obj(schema.get("items"))
     labels = (
         ["Yes", "No"] if schema.get("type") == "boolean" else [as_text(v) for v in arr(schema.get("enum") or items.get("enum"))]
@@ -101,7 +100,6 @@ class Ask:
 
     @property
     def is_question(self) -> bool:
-        """True for a question, False for a permission."""
         return self.questions is not None
 
 
@@ -138,7 +136,6 @@ class OpenAsks(Generic[AskT]):
         return ask if ask is not None and ask.is_question else None
 
     def find(self, matches: Callable[[AskT], bool]) -> AskT | None:
-        """The first open request that matches."""
         return next((ask for ask in self._open.values() if matches(ask)), None)
 
     def drop(self, ask: AskT) -> None:

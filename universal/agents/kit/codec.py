@@ -70,7 +70,6 @@ class BaseCodec(Codec, Generic[ContextT]):
         self._ctx = context
 
     def send(self, command: Command) -> list[Output]:
-        """Translate a command."""
         match command:
             case Prompt():
                 return self._stamp(self._on_prompt(command))
@@ -82,7 +81,6 @@ class BaseCodec(Codec, Generic[ContextT]):
                 return self._stamp(self._with_interrupt(self._on_question_reply(command), stops=command.stops))
 
     def _on_prompt(self, prompt: Prompt) -> Iterable[Output]:
-        """Give the agent a prompt."""
         raise NotImplementedError
 
     def _interrupt(self) -> Iterable[Output]:

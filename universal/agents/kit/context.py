@@ -51,7 +51,6 @@ class Context:
         return Fact(EventType.UNPARSED, data, raw=raw, synthetic=True)
 
     def location(self, kind: str) -> str:
-        """The location of a native message of this kind."""
         return f"{self.agent} stdout: {kind}"
 
     def status(self, label: str, detail: str | None, metadata: dict[str, Json], raw: Json, child: str | None = None) -> Fact:

@@ -52,7 +52,6 @@ class Watch:
         self._silences = 0
 
     def on_sign(self, session: str, sign: Sign) -> SetTimer:
-        """Note a sign of a session."""
         self._signs.add(session)
         return SetTimer(END, sign.wait_s)
 
@@ -88,7 +87,6 @@ class Watch:
             yield SetTimer(END, ASK_S)
 
     def on_answer(self, working: Collection[str], raw: dict[str, Any]) -> Iterator[Output]:
-        """Handle an answer: which sessions work."""
         self._is_asked, self._silences = False, 0
         for session in self._active():
             if session in working:

@@ -59,7 +59,6 @@ class HttpCodec(BaseCodec[ContextT]):
         return json.loads(line)  # our runtime wrote it, and the answers at the start are long
 
     def _event(self, event: dict[str, Any], hash_: str) -> Iterable[Output]:
-        """Handle an event of the stream."""
         raise NotImplementedError
 
     def _answer(self, purpose: str, answer: dict[str, Any]) -> Iterable[Output]:

@@ -104,17 +104,14 @@ class Items(Generic[ContextT]):
     child: str | None = field(default=None, kw_only=True)
 
     def fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
-        """A fact of this thread."""
         return Fact(type_, data, raw=raw, synthetic=synthetic, child=self.child)
 
     def item_fact(self, type_: EventType, item: Item, raw: Json, *, synthetic: bool = False) -> Fact:
-        """A fact with the present state of an item."""
         return self.fact(type_, ItemData(item=item), raw, synthetic=synthetic)
 
     def delta(
         self, item_id: str, native_id: str | None, text: str, index: int, kind: DeltaKind, raw: Json, *, synthetic: bool = False
     ) -> Fact:
-        """A piece of text for one part of an item."""
         data = delta_data(item_id, native_id or None, text, index, kind)
         return Fact(EventType.ITEM_DELTA, data, raw, synthetic, self.child)
 

@@ -49,14 +49,12 @@ class Speech(Items[Context]):
     _last_id: str = ""
 
     def fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
-        """A fact of this conversation."""
         return Fact(type_, data, raw=raw, synthetic=synthetic or raw is None, child=self.child)
 
     # --- messages -------------------------------------------------------------------------------------
 
     @property
     def is_speaking(self) -> bool:
-        """Whether a message is open."""
         return self._open is not None
 
     def begin(self, raw: Json, *, native_id: str = "", model: dict[str, Json] | None = None) -> Iterator[Fact]:
@@ -153,7 +151,6 @@ class Speech(Items[Context]):
     def result(
         self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json], raw: Json, *, failed: bool
     ) -> Iterator[Fact]:
-        """End a call by its result."""
         if self.calls.pop(call.call_id, None) is None:
             return
         if call.answers is not None:

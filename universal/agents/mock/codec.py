@@ -108,7 +108,6 @@ class MockCodec(kit.LineCodec[kit.Context]):
         return self._has_answered or not self._resumed
 
     def on_timer(self, key: str) -> list[Output]:
-        """Give up the handshake."""
         late = kit.handshake_failed("The mock agent", "hello", resumes=not self.has_conversation)
         return [late] if self._runs and not self._has_answered else []
 

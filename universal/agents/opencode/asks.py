@@ -42,7 +42,6 @@ class Asks:
     # --- requests ----------------------------------------------------------------------------------------
 
     def permission(self, p: Msg, thread: Thread, raw: Msg) -> Iterator[Output]:
-        """`permission.asked`."""
         call_id = text(obj(p.get("tool")).get("callID"))
         call = thread.call_of(call_id)
         name, detail = text(p.get("permission")), obj(p.get("metadata"))
@@ -68,7 +67,6 @@ class Asks:
         yield self._asks.begin(ask, raw)
 
     def question(self, p: Msg, thread: Thread, raw: Msg) -> Iterator[Output]:
-        """`question.asked`."""
         call_id = text(obj(p.get("tool")).get("callID"))
         call = thread.call_of(call_id)
         tool = call.name if call else "question"

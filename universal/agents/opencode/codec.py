@@ -59,7 +59,6 @@ class Course:
     error: Json = None
 
     def start(self) -> None:
-        """A prompt was sent."""
         self.active, self.has_begun, self.idle = True, False, False
         self.stopping = self.aborted = False
         self.error = None
@@ -75,7 +74,6 @@ class Course:
         return self.active and self.has_begun and self.idle and not speaking
 
     def end(self) -> None:
-        """Note that the end was signalled."""
         self.active = self.has_begun = False
 
 
@@ -472,7 +470,6 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
             yield self._ctx.report_unparsed(f"session.status/{kind or '?'}", "unknown status", event)
 
     def _work(self, session: _Session) -> Iterator[Output]:
-        """A session is busy."""
         course, child = session.course, session.thread.child
         stopping = course.stopping
         if not course.active:
@@ -512,7 +509,6 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
             yield from self._end(session, event)
 
     def _end(self, session: _Session, event: Msg) -> Iterator[Output]:
-        """Signal the end of an answer."""
         course, thread = session.course, session.thread
         course.end()
         child = thread.child

@@ -71,7 +71,6 @@ def read_result(call_id: str, tool: str, state: Msg) -> Result:
 
 
 def _files(tool: str, arguments: Msg, details: Msg) -> Iterator[ContentPart]:
-    """Files that a tool has read or changed."""
     change = obj(details.get("filediff"))
     if text(change.get("file")):
         yield FileRefPart(
@@ -94,7 +93,6 @@ def _files(tool: str, arguments: Msg, details: Msg) -> Iterator[ContentPart]:
 
 
 def _new_file_diff(path: str, content: str) -> str:
-    """The diff of a new file."""
     lines = content.split("\n")
     ended = lines[-1] == ""
     lines = lines[:-1] if ended else lines
@@ -179,13 +177,11 @@ class Thread(kit.Items[Context]):
         return bool(self._open)
 
     def call_of(self, call_id: str) -> Call | None:
-        """The open call with this id of the agent."""
         return next((call for call in self.calls.values() if call.call_id == call_id), None)
 
     # --- messages -------------------------------------------------------------------------------------
 
     def message(self, info: Msg, raw: Msg) -> Iterator[Fact]:
-        """`message.updated`."""
         native_id = as_text(info.get("id"))
         if info.get("role") == "user":
             self._user(native_id, raw)

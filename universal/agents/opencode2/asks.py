@@ -52,7 +52,6 @@ class Asks:
     # --- asked ----------------------------------------------------------------------------------------
 
     def permission(self, data: Msg, thread: Thread, raw: Msg) -> Iterator[Output]:
-        """Handle `permission.asked`."""
         call_id, native_id, action = call_id_of(data.get("source")), text(data.get("id")), text(data.get("action"))
         call, detail = thread.speech.calls.get(call_id), obj(data.get("metadata"))
         permission, patterns = PERMISSIONS.get(action, action), strings(data.get("resources"))
@@ -80,7 +79,6 @@ class Asks:
         yield self._asks.begin(ask, raw)
 
     def form(self, data: Msg, thread: Thread, raw: Msg) -> Iterator[Output]:
-        """Handle `form.created`."""
         form = obj(data.get("form"))
         fields = tuple(row for row in map(obj, arr(form.get("fields"))) if row.get("hidden") is not True)
         source = obj(form.get("metadata")).get("tool")
@@ -88,7 +86,6 @@ class Asks:
         yield self._question(form, thread, raw, "form", call_id_of(source), questions, fields)
 
     def question(self, data: Msg, thread: Thread, raw: Msg) -> Iterator[Output]:
-        """`question.asked`, of the preview."""
         questions = tuple(_question(obj(row)) for row in arr(data.get("questions")))
         yield self._question(data, thread, raw, "question", call_id_of(data.get("tool")), questions, None)
 
@@ -121,7 +118,6 @@ class Asks:
     # --- answered -------------------------------------------------------------------------------------
 
     def thread_of(self, ask_id: str) -> Thread | None:
-        """Return the thread of an open ask by our id."""
         ask = self._asks.find(lambda ask: ask.ask_id == ask_id)
         return ask.thread if ask is not None else None
 

@@ -496,7 +496,6 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
     # --- turns ----------------------------------------------------------------------------------------
 
     def _work(self, session: _Session) -> Iterator[Output]:
-        """Handle the start of work in a session."""
         course, child = session.course, session.thread.child
         if not course.active:
             course.start(delivered=True)
@@ -532,7 +531,6 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         yield from self._end(session, outcome, error, event)
 
     def _end(self, session: _Session, outcome: str, error: dict[str, Json], event: Msg) -> Iterator[Output]:
-        """Signal the end of an answer."""
         course, thread = session.course, session.thread
         is_stopped = course.stopping or (outcome == "interrupted" and not course.rejected)
         course.end()

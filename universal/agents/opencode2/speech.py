@@ -86,7 +86,6 @@ class Thread:
 
     @property
     def is_speaking(self) -> bool:
-        """Whether a step is open."""
         return self.speech.is_speaking
 
     def step_started(self, data: Msg, raw: Msg) -> Iterator[Fact]:
@@ -144,7 +143,6 @@ class Thread:
     # --- tools ----------------------------------------------------------------------------------------
 
     def input_started(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """Handle `session.tool.input.started`."""
         yield from self._open(data, raw)
         yield from self.speech.call(text(data.get("id")), text(data.get("name")), raw)
 
@@ -166,7 +164,6 @@ class Thread:
         yield from self.speech.output(call, output.removeprefix(call.output), raw)
 
     def success(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """Handle `session.tool.success`."""
         call, details = self.speech.calls.get(text(data.get("id"))), obj(data.get("metadata"))
         if call is None:
             self.ctx.ignore("session.tool.success of no open call")
@@ -182,7 +179,6 @@ class Thread:
         yield from self.speech.result(call, tuple(content), metadata, raw, failed=False)
 
     def on_tool_failed(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """Handle `session.tool.failed`."""
         call = self.speech.calls.get(text(data.get("id")))
         if call is None:
             self.ctx.ignore("session.tool.failed of no open call")
@@ -210,7 +206,6 @@ class Thread:
     # --- others ---------------------------------------------------------------------------------------
 
     def retry(self, data: Msg, raw: Msg, delay_ms: int) -> Fact:
-        """Handle `session.retry.scheduled`."""
         attempt, message = whole(data.get("attempt"), 1), text(obj(data.get("error")).get("message"))
         metadata: dict[str, Json] = {"attempt": attempt, "message": message, "delay_ms": delay_ms}
         return self.ctx.status("retry", message, metadata, raw, self.child)

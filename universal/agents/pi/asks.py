@@ -146,7 +146,6 @@ class Asks:
         yield self._asks.begin(ask, msg)
 
     def _dialog(self, msg: Msg, method: str, title: str) -> Question:
-        """A dialog of another extension as one question."""
         words = "\n\n".join(part for part in (title, get_text(msg, "message"), get_text(msg, "placeholder")) if part) or "?"
         if method == "confirm":
             return Question(question=words, options=(QuestionOption(label="Yes"), QuestionOption(label="No")), custom=False)

@@ -175,7 +175,6 @@ class PiCodec(kit.LineCodec[kit.Context]):
 
     @property
     def mode(self) -> str:
-        """The mode in force."""
         return self._asks.mode
 
     def _on_prompt(self, prompt: Prompt) -> Iterator[Output]:

@@ -118,7 +118,6 @@ class Voice:
         yield from self.speech.output(call, output.removeprefix(call.output), msg)
 
     def result(self, msg: Msg) -> Iterator[Fact]:
-        """A tool has ended."""
         call = self.speech.calls.get(get_text(msg, "toolCallId"))
         if call is None:
             self.ctx.ignore("tool_execution_end of no open call")

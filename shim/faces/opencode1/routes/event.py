@@ -142,7 +142,6 @@ def lost_turns(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEvent]
 
 
 def _message(message: Message, session_id: str) -> list[SessionEvent]:
-    """The events of a message and all its parts."""
     wire = read.message(message, session_id)
     time = wire["info"]["time"]["created"]
     rows: list[SessionEvent] = [("message.updated", {"sessionID": session_id, "info": wire["info"]})]

@@ -46,7 +46,6 @@ class _Entry(NamedTuple):
     text: bytes
 
     def is_of(self, message: Message) -> bool:
-        """Whether the message has the values of this entry."""
         parts = message.parts
         return self.info is message.info and len(self.parts) == len(parts) and all(map(is_, self.parts, parts.values()))
 

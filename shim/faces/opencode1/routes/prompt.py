@@ -109,7 +109,6 @@ class PromptBody(BaseModel):
     format: dict[str, Any] | None = None
 
     def body(self) -> PromptRequest:
-        """Convert the body to a prompt request."""
         model: ModelRef | None = None
         if self.model is not None:
             model = ModelRef(self.model.providerID, self.model.modelID, self.model.variant)

@@ -185,7 +185,6 @@ class Log:
 
     @property
     def over(self) -> bool:
-        """True if no item will follow."""
         return self._follower.over if self._follow else self._synced
 
     async def take(self, until: float | None = None) -> Sequence[tuple[int, LogItem]]:

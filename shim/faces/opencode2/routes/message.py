@@ -183,7 +183,6 @@ def turn_messages(session: Session, first: str | None, last: str | None) -> tupl
 
 
 def _tree(message: Message) -> str | None:
-    """The tree at the begin of a step."""
     starts = (part for part in message.parts.values() if isinstance(part, StepStart))
     return next((start.snapshot for start in starts if start.snapshot), None)
 

@@ -35,7 +35,6 @@ async def of_location(ctx: Ctx) -> object:
 
 
 def _sessions_with_requests(ctx: Ctx) -> list[str]:
-    """Sessions of the directory with open requests."""
     requests = ctx.services.sessions.requests.permissions(ctx.directory)
     return list(dict.fromkeys(session.id for session, _ in requests))
 

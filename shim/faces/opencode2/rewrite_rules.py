@@ -51,6 +51,11 @@ def without_types(*kinds: str) -> Ask:
     return lambda request: request._replace(query={**request.query, "without": ",".join(sorted(kinds))})
 
 
+def no_content(_body: Any) -> Any:
+    """204 in the place of an answer."""
+    return NoContent()
+
+
 def of_data(change: Callable[[ReadOnlyWire], ReadOnlyWire]) -> Answer:
     """Convert an answer whose `data` is one object."""
 

@@ -11,15 +11,16 @@ change nothing in place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from shim.faces.opencode2.dialects import preview, preview_edge, v2_july, v2_july_edge, web_ui
-from shim.faces.opencode2.rewrite_rules import Alias
+from shim.faces.opencode2.envelope import with_project
+from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, of_data, of_each
 from shim.faces.opencode2.wire_event import Event, ReadOnlyWire, Wire
 from shim.http.operations import RequestInput
-from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import obj
 
 
 def _same_event(event: Event) -> Event | None:
@@ -34,21 +35,14 @@ def _same_session(session: ReadOnlyWire) -> ReadOnlyWire:
     return session
 
 
-def _same_answer(operation: str, answer: Any) -> Any:
-    return answer
-
-
-def _same_request(operation: str, request: RequestInput) -> RequestInput:
-    return request
-
-
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """One dialect. `event` and `message` return None for what the dialect does not have.
 
-    `request` and `answer` convert the fields and the answer of an operation. They look it up by the operation's id, or by
-    `Alias.row` for a route of `aliases`. `rewrite_rules.NoContent` is an answer without a body.
+    `requests` and `answers` have a row for each operation that differs, by the operation's id, or by `Alias.row` for a route of
+    `aliases`. `rewrite_rules.NoContent` is an answer without a body.
     `aliases`: routes that `v2_0` has at another place. Every client may call them and is answered in this dialect.
+    `has_project`: answers about a directory name its project.
     `joins`: text pieces of one burst are joined, because each piece costs the client a redraw.
     """
 
@@ -56,35 +50,45 @@ class Dialect:
     event: Callable[[Event], Event | None] = _same_event
     message: Callable[[ReadOnlyWire], ReadOnlyWire | None] = _same_message
     session: Callable[[ReadOnlyWire], ReadOnlyWire] = _same_session
-    answer: Callable[[str, Any], Any] = _same_answer
-    request: Callable[[str, RequestInput], RequestInput] = _same_request
+    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+    requests: Mapping[str, Ask] = field(default_factory=dict[str, Ask])
     aliases: tuple[Alias, ...] = ()
     joins: bool = False
+    has_project: bool = True
+
+    def request(self, row: str, fields: RequestInput) -> RequestInput:
+        """Convert the fields of a request to `v2_0`."""
+        change = self.requests.get(row)
+        return fields if change is None else change(fields)
+
+    def answer(self, row: str, body: Any) -> Any:
+        """Convert the body of an answer from `v2_0`."""
+        change = self.answers.get(row)
+        body = with_project(body) if self.has_project else body
+        return body if change is None else change(body)
 
 
-NUMBERED_OPERATIONS = ("session.prompt", "session.synthetic", "session.compact", "session.inbox.list")
+INBOX = "session.inbox.list"
+NUMBERED_OPERATIONS = ("session.prompt", "session.synthetic", "session.compact", INBOX)
 """Operations that answer with inbox items. Handlers add `admittedSeq`, the item's number in the log, for the older dialects."""
 
 
-def _without_numbers(operation: str, answer: Any) -> Any:
-    if operation not in NUMBERED_OPERATIONS:
-        return answer
-    data: Any = answer["data"]
-    return {**answer, "data": [_without(obj(item)) for item in arr(data)] if isinstance(data, list) else _without(data)}
-
-
-def _without(item: ReadOnlyWire) -> Wire:
+def _without_number(item: ReadOnlyWire) -> Wire:
     return {key: value for key, value in item.items() if key != "admittedSeq"}
 
 
-V2_0 = Dialect("v2_0", answer=_without_numbers)
+V2_0 = Dialect(
+    "v2_0",
+    answers={**dict.fromkeys(NUMBERED_OPERATIONS, of_data(_without_number)), INBOX: of_each(_without_number)},
+    has_project=False,
+)
 V2_JULY = Dialect(
     "v2_july",
     event=v2_july.event,
     message=v2_july.message,
     session=v2_july.session,
-    answer=v2_july_edge.answer,
-    request=v2_july_edge.request,
+    answers=v2_july_edge.ANSWERS,
+    requests=v2_july_edge.REQUESTS,
     aliases=v2_july_edge.ALIASES,
     joins=True,
 )
@@ -93,8 +97,8 @@ PREVIEW = Dialect(
     event=preview.event,
     message=preview.message,
     session=preview.session,
-    answer=preview_edge.answer,
-    request=preview_edge.request,
+    answers=preview_edge.ANSWERS,
+    requests=preview_edge.REQUESTS,
     aliases=preview_edge.ALIASES,
 )
 WEB_UI = Dialect(
@@ -102,9 +106,9 @@ WEB_UI = Dialect(
     event=web_ui.event,
     message=web_ui.message,
     session=v2_july.session,
-    answer=web_ui.answer,
-    request=v2_july_edge.request,
-    aliases=(*v2_july_edge.ALIASES, *web_ui.ALIASES),
+    answers=web_ui.ANSWERS,
+    requests=v2_july_edge.REQUESTS,
+    aliases=v2_july_edge.ALIASES,
 )
 
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (V2_0, V2_JULY, PREVIEW, WEB_UI)}

@@ -7,13 +7,11 @@ Source: OpenCode's OpenAPI document of 1.18.33; recordings `endpoints` of 1.18.3
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from shim.faces.opencode2.dialects.preview import NO_MESSAGES, message, permission, prompt, revert, session
 from shim.faces.opencode2.dialects.v2_july import rename_fields
-from shim.faces.opencode2.dialects.v2_july_edge import saved_permission
-from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, of_data, of_each, rename_body, without_types
+from shim.faces.opencode2.dialects.v2_july_edge import SAVED_PERMISSION
+from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, no_content, of_data, of_each, rename_body, without_types
 from shim.faces.opencode2.wire_event import ReadOnlyWire, Wire
 from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import arr, obj
@@ -45,12 +43,6 @@ REQUESTS: Mapping[str, Ask] = {
     "session.permission.reply": rename_body(reply="decision"),
     "session.message.list": without_types(*NO_MESSAGES),
 }
-
-
-def request(operation: str, input_: RequestInput) -> RequestInput:
-    """Convert the fields of a request to `v2_0`."""
-    row = REQUESTS.get(operation)
-    return input_ if row is None else row(input_)
 
 
 def _admitted_prompt(item: ReadOnlyWire) -> Wire:
@@ -95,10 +87,6 @@ def _location(body: ReadOnlyWire) -> Wire:
     return {**body, "project": {key: body["project"][key] for key in ("id", "directory")}}
 
 
-def _no_content(_body: Any) -> Any:
-    return NoContent()
-
-
 ANSWERS: Mapping[str, Answer] = {
     "location.get": _location,
     "agent.list": of_each(_agent),
@@ -116,18 +104,11 @@ ANSWERS: Mapping[str, Answer] = {
     "session.message.get": of_data(lambda body: message(body) or body),
     "session.context": of_each(message),
     "session.prompt": of_data(_admitted_prompt),
-    "session.compact": _no_content,
-    "session.interrupt": _no_content,
+    "session.compact": no_content,
+    "session.interrupt": no_content,
     "session.revert.stage": of_data(revert),
     "session.permission.list": of_each(permission),
     "session.permission.get": of_data(permission),
     "permission.request.list": of_each(permission),
-    "permission.saved.list": of_each(lambda wire: permission(saved_permission(wire))),
+    "permission.saved.list": of_each(lambda wire: permission(SAVED_PERMISSION(wire))),
 }
-
-
-def answer(operation: str, body: Any) -> Any:
-    """Convert the body of an answer. `NoContent` means 204."""
-    row = ANSWERS.get(operation)
-    body = with_project(body)
-    return body if row is None else row(body)

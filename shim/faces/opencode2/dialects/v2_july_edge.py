@@ -5,12 +5,10 @@ Source: recordings `compat_fixtures/opencode2/v2-20260717`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
-from shim.faces.opencode2.dialects.v2_july import NO_MESSAGES, message, session
-from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, of_data, of_each, rename_body, without_types
+from shim.faces.opencode2.dialects.v2_july import NO_MESSAGES, form, message, permission, rename_fields, session
+from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, no_content, of_data, of_each, rename_body, without_types
 from shim.faces.opencode2.wire_event import ReadOnlyWire, Wire
 from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import obj
@@ -56,12 +54,6 @@ REQUESTS: Mapping[str, Ask] = {
 }
 
 
-def request(operation: str, input_: RequestInput) -> RequestInput:
-    """Convert the fields of a request to `v2_0`."""
-    row = REQUESTS.get(operation)
-    return input_ if row is None else row(input_)
-
-
 def inbox(item: ReadOnlyWire) -> Wire:
     """Convert an `Inbox.Info` to an admitted input. `admittedSeq` is 0 if the handler did not add it."""
     admitted: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}
@@ -71,23 +63,6 @@ def inbox(item: ReadOnlyWire) -> Wire:
     return admitted
 
 
-def permission(wire: ReadOnlyWire) -> ReadOnlyWire:
-    """Convert a `Permission.Request`: the id of its tool call is named `callID`."""
-    source = wire.get("source")
-    return wire if source is None else {**wire, "source": _call(source)}
-
-
-def saved_permission(wire: ReadOnlyWire) -> Wire:
-    """Convert a `Permission.Saved`: it has no time."""
-    return {key: value for key, value in wire.items() if key != "time"}
-
-
-def form(wire: ReadOnlyWire) -> ReadOnlyWire:
-    """Convert a `Form.Info`: the id of its tool call is named `callID`."""
-    tool = wire.get("metadata", {}).get("tool")
-    return wire if tool is None else {**wire, "metadata": {**wire["metadata"], "tool": _call(tool)}}
-
-
 def project(wire: ReadOnlyWire) -> Wire:
     """Convert a `Project`: the main working tree is named `worktree`, and there is no time of the last use."""
     time = {key: value for key, value in wire["time"].items() if key != "active"}
@@ -95,18 +70,12 @@ def project(wire: ReadOnlyWire) -> Wire:
     return {**row, "worktree": wire["canonical"], "time": time}
 
 
-def provider(wire: ReadOnlyWire) -> Wire:
-    """Convert a `ProviderInfo`: it has no `activation`."""
-    return {key: value for key, value in wire.items() if key != "activation"}
+def _without(field: str) -> Callable[[ReadOnlyWire], Wire]:
+    return lambda wire: rename_fields(wire, {field: None})
 
 
-def _call(tool: ReadOnlyWire) -> Wire:
-    return {"callID" if key == "id" else key: value for key, value in tool.items()}
-
-
-def _no_content(_body: Any) -> Any:
-    return NoContent()
-
+SAVED_PERMISSION = _without("time")
+_PROVIDER = _without("activation")
 
 ANSWERS: Mapping[str, Answer] = {
     "session.create": of_data(session),
@@ -120,11 +89,11 @@ ANSWERS: Mapping[str, Answer] = {
     "session.synthetic": of_data(inbox),
     "session.compact": of_data(inbox),
     "session.inbox.list": of_each(inbox),
-    "session.interrupt": _no_content,
+    "session.interrupt": no_content,
     "session.permission.list": of_each(permission),
     "session.permission.get": of_data(permission),
     "permission.request.list": of_each(permission),
-    "permission.saved.list": of_each(saved_permission),
+    "permission.saved.list": of_each(SAVED_PERMISSION),
     "session.form.list": of_each(form),
     "form.list": of_each(form),
     "session.form.create": of_data(form),
@@ -133,15 +102,8 @@ ANSWERS: Mapping[str, Answer] = {
     "location.get": lambda body: {**body, "project": {key: body["project"][key] for key in ("id", "directory")}},
     "project.list": lambda body: [project(row) for row in body],
     "project.update": project,
-    "provider.list": of_each(provider),
-    "provider.get": of_data(provider),
+    "provider.list": of_each(_PROVIDER),
+    "provider.get": of_data(_PROVIDER),
     "july.project": lambda body: {key: body["project"][key] for key in ("id", "directory")},
     "july.server": lambda body: {"urls": body["urls"]},
 }
-
-
-def answer(operation: str, body: Any) -> Any:
-    """Convert the body of an answer. `NoContent` means 204."""
-    row = ANSWERS.get(operation)
-    body = with_project(body)
-    return body if row is None else row(body)

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from shim.faces.opencode2.dialects import preview, v2_july, v2_july_edge
-from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.rewrite_rules import Alias, Answer, of_data, of_each
+from shim.faces.opencode2.rewrite_rules import Answer, of_data, of_each
 from shim.faces.opencode2.wire_event import Event, ReadOnlyWire, Wire
 from universal.lib.jsonvalue import arr, obj
 
@@ -44,17 +42,8 @@ def message(source: ReadOnlyWire) -> Wire | None:
 
 
 ANSWERS: Mapping[str, Answer] = {
+    **v2_july_edge.ANSWERS,
     "session.message.list": of_each(message),
     "session.message.get": of_data(lambda body: message(body) or body),
     "session.context": of_each(message),
 }
-
-
-def answer(operation: str, body: Any) -> Any:
-    """Convert the body of an answer."""
-    row = ANSWERS.get(operation)
-    return v2_july_edge.answer(operation, body) if row is None else row(with_project(body))
-
-
-ALIASES: tuple[Alias, ...] = ()
-"""This dialect has no routes under other names."""

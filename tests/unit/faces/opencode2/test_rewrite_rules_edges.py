@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shim.faces.opencode2._generated.operations import OPERATIONS
-from shim.faces.opencode2.dialects import DIALECTS
+from shim.faces.opencode2.dialects import DIALECTS, V2_JULY
 from shim.faces.opencode2.dialects import v2_july_edge as j
 from shim.faces.opencode2.probes import Probes
 from shim.faces.opencode2.rewrite_rules import NoContent
@@ -40,19 +40,19 @@ def test_rows_are_of_operations_that_there_are(name: str) -> None:
 )
 def test_requests(operation: str, said: object, meant: object) -> None:
     asked = RequestInput({"a": "b"}, said)
-    assert j.request(operation, asked) == RequestInput({"a": "b"}, meant)
+    assert V2_JULY.request(operation, asked) == RequestInput({"a": "b"}, meant)
     assert asked.body == said
 
 
 def test_answers_are_made_and_nothing_is_changed_in_place() -> None:
     item = {"id": "msg_1", "sessionID": "ses_1", "time": {"created": 5}, "type": "user", "payload": {"text": "x"}}
     said = {"data": {**item, "delivery": "queue"}}
-    made = j.answer("session.prompt", said)
+    made = V2_JULY.answer("session.prompt", said)
     assert made["data"]["timeCreated"] == 5
     assert made["data"]["data"] == {"text": "x"}
     assert said["data"]["time"] == {"created": 5}
     compaction = {**item, "type": "compaction", "payload": {}, "delivery": "steer"}
-    assert set(j.answer("session.compact", {"data": compaction})["data"]) == {
+    assert set(V2_JULY.answer("session.compact", {"data": compaction})["data"]) == {
         "admittedSeq",
         "id",
         "sessionID",
@@ -60,10 +60,10 @@ def test_answers_are_made_and_nothing_is_changed_in_place() -> None:
         "type",
     }
     source = {"type": "tool", "messageID": "msg_1", "id": "call_1"}
-    [asked] = j.answer("session.permission.list", {"data": [{"id": "per_1", "source": source}]})["data"]
+    [asked] = V2_JULY.answer("session.permission.list", {"data": [{"id": "per_1", "source": source}]})["data"]
     assert asked == {"id": "per_1", "source": {"type": "tool", "messageID": "msg_1", "callID": "call_1"}}
-    assert j.answer("session.interrupt", {"interrupted": True}) == NoContent()
-    assert j.answer("agent.list", said) is said
+    assert V2_JULY.answer("session.interrupt", {"interrupted": True}) == NoContent()
+    assert V2_JULY.answer("agent.list", said) is said
 
 
 def test_the_last_probe_counts_and_old_clients_are_forgotten() -> None:

@@ -48,7 +48,7 @@ PLATFORM: Mapping[str, str] = {
 """Agent -> the package of its program for this machine. Codex publishes its programs as versions of the same package."""
 CLIENTS = ("opencode-ai", "@opencode-ai/sdk", "@opencode-ai/cli-linux-x64", "@sandbox-agent/cli")
 """npm packages of tests/e2e/package.json that connect to the server."""
-SDKS = ("@opencode-ai/sdk", "opencode-python-sdk", "opencode-py")
+SDKS = ("@opencode-ai/sdk", "opencode-python-sdk", "opencode-py", "agent-client-protocol")
 
 
 class RegistryError(Exception):
@@ -103,6 +103,7 @@ def _clients() -> Iterator[Package]:
     groups = [line for group in project.get("dependency-groups", {}).values() for line in group if isinstance(line, str)]
     for line in [*lines, *(line for line in groups if line.startswith("opencode-"))]:
         name, exact, version = line.partition("==")
+        name = name.partition("[")[0]  # without its extras
         if exact and not name.startswith("#"):
             yield Package("sdk" if name in SDKS else "client", name, "pypi", name, version)
 

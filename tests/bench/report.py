@@ -99,6 +99,8 @@ OWN = (
     ShimFigure("memory of a waiting reader", "subscribers", "rss_each", kib, 100 * KIB),
     ShimFigure("agent's write to reader's read, more than over the floor, p50", "latencies", "added_p50", seconds, 0.001),
     ShimFigure("the same, p99", "latencies", "added_p99", seconds, 0.005),
+    ShimFigure("the same to an editor by `/acp`, p50", "latencies", "added_acp_p50", seconds),
+    ShimFigure("the same, p99", "latencies", "added_acp_p99", seconds, 0.005),
     ShimFigure("a tool call's way through Claude's hook, agent to agent, p50", "hooks", "p50", seconds, 0.003),
     ShimFigure("the same, p99", "hooks", "p99", seconds),
     ShimFigure("CPU of the server for it", "hooks", "cpu", seconds),
@@ -221,7 +223,8 @@ def long_sessions(found: Found) -> list[str]:
 def _with_added(found: Found) -> Found:
     """With what we add to the latencies of the floor."""
     ours, floor = (found.get("latencies", {}).get(who, {}) for who in ("shim", "floor"))
-    added = {f"added_{key}": ours[key] - floor[key] for key in ("p50", "p99") if key in ours and key in floor}
+    keys = ("p50", "p99", "acp_p50", "acp_p99")
+    added = {f"added_{key}": ours[key] - floor[end] for key in keys if key in ours and (end := key[-3:]) in floor}
     return {**found, "latencies": {**found["latencies"], "shim": {**ours, **added}}} if added else found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -181,14 +182,15 @@ def compression(note: Note) -> Found:
 
 
 def latencies(note: Note) -> Found:
-    """One quiet session at 100 pieces a second: from the agent's write to the reader's read; and the same over the floor."""
+    """One quiet session at 100 pieces a second: from the agent's write to the read; by `/acp`; over the floor."""
     pieces = 300
 
     def measure_latency(at: Contender) -> work.Figures:
         session = work.start_session(at)
         with work.readers(at, 1):  # for whom the server loads what it needs
             time.sleep(work.SETTLE_S)
-        return work.latency(at, lambda: at.prompt(session, deltas=pieces, rate=RATE), pieces=pieces)
+        ask = partial(at.prompt, session, deltas=pieces, rate=RATE)
+        return {**work.latency(at, ask, pieces=pieces), **asyncio.run(work.editor_latency(at, session, ask, pieces=pieces))}
 
     def pipe(at: Contender) -> work.Figures:
         at.mark, at.end = "content_block_delta", '"type": "result"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
@@ -16,8 +17,11 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from aiohttp import ClientSession
+
 from shim.main.app import DATABASE
 from tests.bench.contenders import HERE, Contender
+from tests.bench.reader import STAMP
 
 Figures = dict[str, float]
 
@@ -212,6 +216,25 @@ def latency(at: Contender, ask: Callable[[], None], *, pieces: int, sessions: in
         cpu = at.usage().cpu_s - before
     found = got["latencies_ns"]
     return {**percentiles(found), "lost": pieces - len(found), "cpu": cpu}
+
+
+async def editor_latency(at: Contender, session: str, ask: Callable[[], None], *, pieces: int) -> Figures:
+    """From an agent's write of a piece to its read by an editor, over `/acp`."""
+    found: list[int] = []
+    async with ClientSession() as client, client.ws_connect(f"http://127.0.0.1:{at.port}/acp") as socket:
+
+        async def call(method: str, **params: Any) -> None:
+            await socket.send_json({"jsonrpc": "2.0", "id": method, "method": method, "params": params})
+            while json.loads(await socket.receive_str(timeout=BENCH_ANSWER_S)).get("id") != method:
+                pass
+
+        await call("initialize", protocolVersion=1)
+        await call("session/resume", sessionId=session, cwd="/")
+        await asyncio.to_thread(ask)
+        while len(found) < pieces:
+            line, now = await socket.receive_str(timeout=BENCH_ANSWER_S), time.monotonic_ns()
+            found += [now - int(stamp) for stamp in STAMP.findall(line.encode())]
+    return {f"acp_{key}": value for key, value in percentiles(found).items()}
 
 
 def message_cursor(message_id: str, created_ms: int) -> str:

@@ -221,6 +221,16 @@ async def test_without_forms_a_question_is_asked_as_a_choice(server: Live) -> No
         assert "Red" in client.words()
 
 
+async def test_a_client_that_cannot_show_a_form_is_asked_as_a_choice(server: Live) -> None:
+    async with editor(server) as client:
+        running = await client.begin_prompt(await client.open(), "question 1")
+        asked = await client.request("elicitation/create")
+        await client.send({"id": asked["id"], "error": {"code": -32601, "message": "no forms"}})
+        client.reply = allow
+        assert (await client.answer(running))["result"] == {"stopReason": "end_turn"}
+        assert "Red" in client.words()
+
+
 # --- several clients --------------------------------------------------------------------------------------------
 
 

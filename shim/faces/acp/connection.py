@@ -375,18 +375,23 @@ class Connection:
     def _ask(self, session_id: str, request: PermissionRequest | QuestionRequest, session: Session) -> None:
         """Ask the client. The id of the request is that of the message, so its answer needs no table to be understood."""
         can_forms = obj((self.capabilities or {}).get("elicitation")).get("form") is not None
-        if isinstance(request, PermissionRequest):
-            self._asks[request.id] = Ask(session_id, request)
-            method, params = "session/request_permission", updates.permission(request, session)
-        elif can_forms:
-            self._asks[request.id] = Ask(session_id, request, is_form=True)
-            method, params = "elicitation/create", updates.form(request)
-        elif all(question.options for question in request.questions):
-            self._asks[request.id] = Ask(session_id, request)
-            method, params = "session/request_permission", updates.choice(request, 0)
-        else:  # without forms nobody can type here: another client answers
+        if isinstance(request, QuestionRequest) and not can_forms:
+            self._ask_choice(Ask(session_id, request), request)
             return
+        self._asks[request.id] = Ask(session_id, request)
+        if isinstance(request, PermissionRequest):
+            method, params = "session/request_permission", updates.permission(request, session)
+        else:
+            method, params = "elicitation/create", updates.form(request)
+            self._asks[request.id].is_form = True
         self.send({"id": request.id, "method": method, "params": {"sessionId": session_id, **params}})
+
+    def _ask_choice(self, ask: Ask, request: QuestionRequest) -> None:
+        """Ask the next question of a client without forms. Where somebody has to type, another client answers."""
+        if all(question.options for question in request.questions):
+            self._asks[request.id], ask.is_form = ask, False
+            params = {"sessionId": ask.session_id, **updates.choice(request, len(ask.answers))}
+            self.send({"id": request.id, "method": "session/request_permission", "params": params})
 
     def _withdraw(self, request_id: str) -> None:
         """Tell the client that a request needs no answer any more: another one has answered, or the turn is over."""
@@ -397,10 +402,14 @@ class Connection:
         """Pass on the person's answer. An answer that comes too late, or to nothing, changes nothing."""
         request_id = response.id if isinstance(response.id, str) else ""
         ask = self._asks.get(request_id)
-        if ask is None or response.is_error or self.view(ask.session_id).has_cancel:
-            log.debug("acp.no_answer", id=str(response.id)[:100], error=response.message)  # others may answer
+        if ask is None or self.view(ask.session_id).has_cancel:
             return
         del self._asks[request_id]
+        if response.is_error:  # other clients may answer
+            log.info("acp.no_answer", id=request_id, error=response.message[:200])
+            if ask.is_form and isinstance(ask.request, QuestionRequest):  # it does not take forms, whatever it has announced
+                self._ask_choice(ask, ask.request)
+            return
         result = obj(response.result)
         with suppress(NotFound):  # answered by another client at the same moment
             if isinstance(ask.request, PermissionRequest):
@@ -423,9 +432,7 @@ class Connection:
         if len(ask.answers) == len(request.questions):
             self.sessions.requests.reply_question(request.id, ask.answers)
             return
-        self._asks[request.id] = ask
-        params = {"sessionId": ask.session_id, **updates.choice(request, len(ask.answers))}
-        self.send({"id": request.id, "method": "session/request_permission", "params": params})
+        self._ask_choice(ask, request)
 
 
 def _validate(model: type[BaseModel], params: JsonObject) -> BaseModel:

@@ -19,7 +19,7 @@ from acp.schema import ClientCapabilities, ElicitationCapabilities, ElicitationF
 from acp.ws import create_websocket_stream
 
 
-class Seen(acp.Client):
+class Editor(acp.Client):
     """A client that allows what is asked, and notes what it is shown."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Seen(acp.Client):
 
 
 async def main(kind: str, target: str, directory: str, scenes: dict[str, Any]) -> dict[str, Any]:
-    client = Seen()
+    client = Editor()
     async with AsyncExitStack() as stack:
         if kind == "stdio":
             spawned = acp.spawn_agent_process(client, *json.loads(target), cwd=directory, use_unstable_protocol=True)

@@ -169,7 +169,8 @@ class Item(Frozen):
                         prompt {...}: what its agent is given of it (shim.sessions.prompts.prompt_payload)
     tool_call           title (str), input (parsed arguments, if they are JSON)
     tool_result         exit_code, stdout, stderr, duration_ms, interrupted (bool), answers (str[][]),
-                        todos, background (bool), structured (the agent's own structured result)
+                        todos, background (bool), structured (the agent's own structured result),
+                        refusals (str[]: what a sandbox has refused the call)
     status "retry"      attempt, message, delay_ms
     status "todo"       todos [{content, status, priority}]
     status "compaction" phase ("started" | "completed" | "failed"), auto (bool),

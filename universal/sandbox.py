@@ -22,6 +22,11 @@ TIGHTER: tuple[Level, ...] = ("project", "strict")
 """Levels that somebody may want who may not loosen anything: a project, a session, an agent of the configuration."""
 HELD_KEYS = ("edit", "read", "external_directory", "webfetch")
 """Permission keys whose `deny` becomes mounts or the lack of a network."""
+PROTECTED = (
+    *(".git/hooks", ".git/config", ".git/config.worktree", ".claude", ".codex", ".mcp.json"),
+    *(".opencode", "opencode.json", "opencode.jsonc", ".pi/settings.json", ".pi/extensions"),
+)
+"""What runs programs or holds rules later: read-only in each project."""
 ANY_NAME = "\ue000"
 """A name that no pattern of a rule names: what holds for it holds for all that is not named."""
 

@@ -46,7 +46,7 @@ from shim.lib.ids import Ids
 from shim.processes import process_family
 from shim.processes.agent_pipes import AgentProcess
 from shim.processes.child_environment import child_environment
-from shim.processes.handle import AgentHandle, AskHost, OnExit, OnLines, refuse_host
+from shim.processes.handle import AgentHandle, JudgeHost, OnExit, OnLines, refuse_host
 from shim.processes.held_process import HeldProcess, Hold
 from shim.processes.http_agent import HttpAgent
 from shim.processes.inprocess import InProcessAgent, Program
@@ -373,12 +373,12 @@ class AgentDirectory:
         on_lines: OnLines,
         on_exit: OnExit,
         hold: Hold | None = None,
-        ask_host: AskHost = refuse_host,
+        judge_host: JudgeHost = refuse_host,
     ) -> AgentHandle:
         """Start this agent for a codec. The caller then writes the lines of `codec.start()`. It fills in `options.binary`.
 
-        In: `hold`, where its holder is to be, for an agent that outlives this server; `ask_host` decides about hosts for which a
-        rule asks.
+        In: `hold`, where its holder is to be, for an agent that outlives this server; `judge_host` decides about hosts that no
+        rule simply allows.
 
         Raises AgentNotFound if the program is missing, AgentStartFailed.
         """
@@ -400,11 +400,11 @@ class AgentDirectory:
         if self._record_dir is not None:
             recorder = Recorder(self._record_dir, name, located.version, launch)
             inner = await self._spawn(
-                agent, located, launch, keys, options, recorder.lines(on_lines), recorder.exits(on_exit), None, ask_host
+                agent, located, launch, keys, options, recorder.lines(on_lines), recorder.exits(on_exit), None, judge_host
             )
             handle = RecordedHandle(inner, recorder)
         else:
-            handle = await self._spawn(agent, located, launch, keys, options, on_lines, on_exit, hold, ask_host)
+            handle = await self._spawn(agent, located, launch, keys, options, on_lines, on_exit, hold, judge_host)
         self.listeners.spawned(name)
         return handle
 
@@ -418,7 +418,7 @@ class AgentDirectory:
         on_lines: OnLines,
         on_exit: OnExit,
         hold: Hold | None,
-        ask_host: AskHost,
+        judge_host: JudgeHost,
     ) -> AgentHandle:
         name = agent.spec.name
         env = {**keys, **child_environment(options.variables, {}), **launch.env}
@@ -441,7 +441,7 @@ class AgentDirectory:
                 inherited = {**self._environ, **{name: value for name, value in launch.env.items() if value is not None}}
                 given = agent.spec, options.bounds
                 reach = await asyncio.to_thread(sandboxes.reach, *given, inherited)
-                egress = sandboxes.Egress.open(reach, self._environ, name, ask_host) if reach is not None else None
+                egress = sandboxes.Egress.open(reach, self._environ, name, judge_host) if reach is not None else None
                 launch = await asyncio.to_thread(sandboxes.launch_inside, *given, launch, inherited, also, egress)
             if hold is not None:
                 environ = process_family.without_owner(self._environ, self._owner)

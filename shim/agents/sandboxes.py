@@ -18,12 +18,13 @@ from shim.host.files.roots import repository_above
 from shim.lib.errors import AgentStartFailed, InvalidRequest
 from shim.processes import sandbox_start
 from shim.processes.egress import Egress, Reach
-from shim.processes.sandbox import SYSTEM, Enclosure, Tool, enclose, find_tool
+from shim.processes.sandbox import SYSTEM, Enclosure, Tool, enclose, find_tool, view_of
 from universal.agent_spec import AgentSpec
-from universal.launch import LaunchSpec
+from universal.launch import LaunchOptions, LaunchSpec
 from universal.lib.jsonvalue import obj
 from universal.permissions import Rule
-from universal.sandbox import TIGHTER, Bounds, Level, bounds_of, strictest, tighter_of
+from universal.refusals import View
+from universal.sandbox import TIGHTER, Bounds, Level, SandboxUse, bounds_of, strictest, tighter_of
 from universal.session.values import Fields, SessionRecord
 from universal.setup import ConfigAgent
 
@@ -165,19 +166,9 @@ def launch_inside(
     made_by, use = tool(environ), spec.rules.sandbox
     if made_by.why:
         raise AgentStartFailed(f"{spec.title} was not started: its sandbox is {bounds.level}. {made_by.why}")
-    folders, files, fixed = (list(_first_places(names, environ)) for names in (use.folders, use.files, use.fixed))
-    for path in folders:
+    for path in _first_places(use.folders, environ):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    enclosure = Enclosure(
-        bounds,
-        launch.cwd,
-        repository_above(launch.cwd),
-        environ.get("HOME") or os.sep,
-        environ.get("TMPDIR") or "/tmp",  # noqa: S108 - its own, in memory
-        writable=[str(path) for path in (*folders, *files, *_first_places(use.paths, environ))],
-        fixed=[str(path) for path in fixed],
-        readable=[*programs(launch.argv[0], environ), PACKAGE, *also],
-    )
+    enclosure = _enclosure(use, bounds, launch.argv[0], launch.cwd, environ, also)
     env = {**use.env, **launch.env}
     if egress is not None:
         python = os.path.realpath(sys.executable)
@@ -185,6 +176,39 @@ def launch_inside(
         enclosure = replace(enclosure, starter=starter, readable=[*enclosure.readable, sys.base_prefix, STARTER])
         launch, env = replace(launch, descriptors=(egress.descriptor,)), {**env, **egress.reach.variables}
     return replace(launch, argv=tuple(enclose(made_by, enclosure, launch.argv)), env=env)
+
+
+async def sight_here(
+    spec: AgentSpec, wanted: Bounds | None, options: LaunchOptions, environ: Mapping[str, str]
+) -> tuple[Bounds | None, str, View | None]:
+    """Return `bounds_here`, and what a process with these options sees (`view`)."""
+    found, why = await bounds_here(wanted, environ)
+    return found, why, await view(spec, found, options.binary, options.directory, environ)
+
+
+async def view(spec: AgentSpec, bounds: Bounds | None, program: str, directory: str, environ: Mapping[str, str]) -> View | None:
+    """Return what a process within these bounds sees. In: its program, its directory, the whole environment."""
+    if bounds is None:
+        return None
+    return await asyncio.to_thread(lambda: view_of(_enclosure(spec.rules.sandbox, bounds, program, directory, environ)))
+
+
+def _enclosure(
+    use: SandboxUse, bounds: Bounds, program: str, directory: str, environ: Mapping[str, str], also: Sequence[str] = ()
+) -> Enclosure:
+    writable, fixed = (
+        list(map(str, _first_places(names, environ))) for names in ((*use.folders, *use.files, *use.paths), use.fixed)
+    )
+    return Enclosure(
+        bounds,
+        directory,
+        repository_above(directory),
+        environ.get("HOME") or os.sep,
+        environ.get("TMPDIR") or "/tmp",  # noqa: S108 - its own, in memory
+        writable=writable,
+        fixed=fixed,
+        readable=[*programs(program, environ), PACKAGE, *also],
+    )
 
 
 def _first_places(names: Iterable[str], environ: Mapping[str, str]) -> Iterator[Path]:

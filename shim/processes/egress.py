@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from shim.processes.handle import AskHost
+from shim.processes.handle import JudgeHost
 from universal.permissions import Action, Rule, decide
 
 PROXY_PORT = 3128
@@ -80,11 +80,11 @@ class Reach:
 class Egress:
     """The connections of one process. Create it with `open`, before the process."""
 
-    def __init__(self, reach: Reach, upstream: str, agent: str, ask: AskHost) -> None:
+    def __init__(self, reach: Reach, upstream: str, agent: str, judge: JudgeHost) -> None:
         self.reach = reach
         self._upstream = urlsplit(upstream) if upstream else None
         self._agent = agent
-        self._ask = ask
+        self._judge = judge
         self._ours, self._theirs = socket.socketpair()
         self._ours.setblocking(False)
         self._servers: list[asyncio.Server] = []
@@ -92,12 +92,12 @@ class Egress:
         self._refused = set[str]()
 
     @classmethod
-    def open(cls, reach: Reach, environ: Mapping[str, str], agent: str, ask: AskHost) -> Egress:
+    def open(cls, reach: Reach, environ: Mapping[str, str], agent: str, judge: JudgeHost) -> Egress:
         """Return the connections of a process that is about to start.
 
-        In: our environment, which may name a proxy of its own; who decides where a rule asks.
+        In: our environment, which may name a proxy of its own; who decides where no rule allows.
         """
-        self = cls(reach, environ.get("HTTPS_PROXY") or environ.get("https_proxy") or "", agent, ask)
+        self = cls(reach, environ.get("HTTPS_PROXY") or environ.get("https_proxy") or "", agent, judge)
         asyncio.get_running_loop().add_reader(self._ours, self._adopt)
         return self
 
@@ -164,7 +164,13 @@ class Egress:
         is_tunnel = method == "CONNECT"
         address = urlsplit(f"https://{target.removesuffix(':443')}/" if is_tunnel else target)
         host, port = address.hostname or "", address.port or PORTS[address.scheme]
-        if why := await self._why_not(address.scheme, host, address.port):
+        if _HOST.fullmatch(host) is None:
+            await self._refuse(writer, host, "that is no name of a host")
+            return
+        name = f"[{host}]" if ":" in host else host
+        front = f"{address.scheme}://{name}{'' if port == PORTS[address.scheme] else f':{port}'}/"
+        action = self.reach.action(front)
+        if action != "allow" and (why := await self._judge(front, "" if action == "ask" else ADVICE)):
             await self._refuse(writer, host, why)
             return
         to = (self._upstream.hostname or "", self._upstream.port or 80) if self._upstream is not None else (host, port)
@@ -176,27 +182,13 @@ class Egress:
             return
         if self._upstream is None and host not in self.reach.hosts and _is_of_machine(far[1]):
             far[1].close()
-            await self._refuse(writer, host, "it leads to this machine")
+            await self._refuse(writer, host, await self._judge(front, "it leads to this machine"))
             return
         if self._upstream is not None or not is_tunnel:
             far[1].write(head)
         else:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await _relay((reader, writer), far)
-
-    async def _why_not(self, scheme: str, host: str, port: int | None) -> str:
-        """Why a host may not be reached; "" if it may. A person may be asked."""
-        if _HOST.fullmatch(host) is None:
-            return "that is no name of a host"
-        name = f"[{host}]" if ":" in host else host
-        address = f"{scheme}://{name}{'' if port in (None, PORTS[scheme]) else f':{port}'}/"
-        match self.reach.action(address):
-            case "allow":
-                return ""
-            case "ask":
-                return await self._ask(address)
-            case "deny":
-                return ADVICE
 
     async def _refuse(self, writer: asyncio.StreamWriter, host: str, why: str) -> None:
         if host not in self._refused and len(self._refused) < CONNECTIONS:  # an agent may try thousands

@@ -10,13 +10,15 @@ from universal.launch import Exit
 OnLines = Callable[[list[bytes]], Awaitable[None] | None]
 """Gets lines of the agent. If it returns an awaitable, reading waits for it."""
 OnExit = Callable[[Exit], None]
-AskHost = Callable[[str], Awaitable[str]]
-"""Decides about the address of a host for which a rule asks. Out: why it may not be reached; "" if it may."""
+JudgeHost = Callable[[str, str], Awaitable[str]]
+"""Decides about a host that no rule allows. In: its address; why it is refused, "" if a person must be asked.
+
+Out: why it may not be reached; "" if it may."""
 
 
-async def refuse_host(address: str) -> str:
+async def refuse_host(address: str, why: str) -> str:
     """Refuse: the process belongs to no session."""
-    return "a person must be asked, and there is no session in which they could be"
+    return why or "a person must be asked, and there is no session in which they could be"
 
 
 class AgentHandle(Protocol):

@@ -24,7 +24,8 @@ from shim.lib.errors import AgentStartFailed
 from shim.processes import child_process
 from shim.processes.child_environment import child_environment
 from universal.permissions import Action, Rule, decide, matches
-from universal.sandbox import ANY_NAME, Bounds
+from universal.refusals import View
+from universal.sandbox import ANY_NAME, PROTECTED, Bounds
 
 PROBE_S = 5.0
 """Seconds for an empty sandbox, which takes 0.02 s."""
@@ -43,11 +44,6 @@ SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/et
 """Files of the system that only root reads. A server that runs as root would show them."""
 OF_PERSON = (".gitconfig", ".config/git")
 """What programs read in the home, whichever agent runs them."""
-PROTECTED = (
-    *(".git/hooks", ".git/config", ".git/config.worktree", ".claude", ".codex", ".mcp.json"),
-    *(".opencode", "opencode.json", "opencode.jsonc", ".pi/settings.json", ".pi/extensions"),
-)
-"""What runs programs or holds rules later: read-only in each project."""
 NEEDED = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`, or the extra `sandbox` of this package)"
 LIMITED = f'ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null; exec "$@"'
 """`sh -c LIMITED sh ARGV...`; bash and dash have different names for the limit."""
@@ -109,7 +105,7 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str]) -> list[str]:
 
     Raises AgentStartFailed for a project that cannot be told from the home, or has too many files for its rules.
     """
-    home, root = os.path.realpath(place.home), _root_of(place)
+    home, root = os.path.realpath(place.home), root_of(place)
     if Path(home).is_relative_to(root):
         raise AgentStartFailed(
             f"The agent was not started: a sandbox around {root} would hold your whole home, with its logins and keys. "
@@ -122,7 +118,7 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str]) -> list[str]:
     args += ["--dir", place.temporary]
     if not is_open:
         args += _binds("--ro-bind-try", (*(f"{home}/{name}" for name in OF_PERSON), *place.readable))
-        args += _binds("--bind-try" if base == "writable" else "--ro-bind-try", _folders_outside(place.bounds.outside))
+        args += _binds("--bind-try" if base == "writable" else "--ro-bind-try", folders_outside(place.bounds.outside))
     args += _binds("--bind-try", map(os.path.realpath, place.writable) if is_open else place.writable)
     if not is_open and place.directory != os.path.realpath(place.directory):  # a link leads there
         args += ["--symlink", os.path.realpath(place.directory), place.directory]
@@ -144,11 +140,25 @@ def _namespaces() -> list[str]:
     return [*spaces, *user, "--hostname", "sandbox", "--cap-drop", "ALL"]
 
 
-def _root_of(place: Enclosure) -> str:
-    """The folder that is the project: the repository, unless it holds the home too (dotfiles under git)."""
+def root_of(place: Enclosure) -> str:
+    """The folder that is the project: the repository, unless it holds the home too (dotfiles under git). Blocking."""
     repository = os.path.realpath(place.repository)
     holds_home = Path(os.path.realpath(place.home)).is_relative_to(repository)
     return os.path.realpath(place.directory) if holds_home else repository
+
+
+def view_of(place: Enclosure) -> View:
+    """Return what a process sees. Blocking."""
+    outside = place.bounds.outside
+    is_open = decide("external_directory", [f"/{ANY_NAME}"], outside) == "allow"
+    readable = (*SYSTEM, *(f"{place.home}/{name}" for name in OF_PERSON), *place.readable, *place.fixed)
+    return View(
+        tuple(dict.fromkeys((place.directory, os.path.realpath(place.directory)))),
+        root_of(place),
+        (*place.writable, *folders_outside(outside), *([os.sep] if is_open else [])),
+        readable,
+        place.temporary,
+    )
 
 
 def _system(home: str) -> list[str]:
@@ -193,7 +203,7 @@ def _mount(path: str, verdict: Verdict) -> list[str]:
             return ["--size", "65536", "--tmpfs", path] if Path(path).is_dir() else ["--ro-bind", os.devnull, path]
 
 
-def _folders_outside(rules: Sequence[Rule]) -> Iterator[str]:
+def folders_outside(rules: Sequence[Rule]) -> Iterator[str]:
     """The folders outside of the project that rules allow with all in them."""
     for rule in rules:
         folder = _literal_folder(rule.pattern)

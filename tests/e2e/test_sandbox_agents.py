@@ -19,7 +19,7 @@ from .support.agents import AGENTS
 from .support.bench import Bench, Watch, bench, nightly
 from .support.places import ADOPTED
 from .support.servers import configuration_file, configure
-from .support.wire import Json, Stream
+from .support.wire import Json, Stream, tools
 
 TOOL = find_tool(os.environ.get("PATH", os.defpath))
 pytestmark = [
@@ -116,6 +116,10 @@ def test_denied_things_do_not_happen_whatever_a_command_does(agent: str, page: s
         shown = set(agents()[AGENTS[agent].provider].rules.sandbox.shown)
         assert keys_in(said) == set(KEYS) - shown, "the row of the registry says what the kernel holds"
         assert not (bed.place.project / "made.txt").exists()
+        cards = "".join(map(str, (part["state"].get("output", part["state"]) for part in tools(bed.api.messages(watch.session)))))
+        for sentence in ("your rule `edit` denies `*`", "your rule `read` denies `secrets/*`"):
+            assert sentence in cards, cards
+            assert sentence not in said, "the agent is not told more than the kernel says"
         [before] = bed.agents()
         config = json.loads(configuration_file(bed.place).read_text())
         configure(bed.place, {**config, "permission": {**RULES_ALL, "edit": "allow"}})

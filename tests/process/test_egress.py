@@ -12,7 +12,7 @@ import pytest
 
 from shim.processes import egress, sandbox_start
 from shim.processes.egress import Egress, Reach
-from shim.processes.handle import AskHost, refuse_host
+from shim.processes.handle import JudgeHost, refuse_host
 from universal.permissions import Action, Rule, rules_from_config
 
 WAIT_S = 20
@@ -47,10 +47,10 @@ async def model() -> AsyncIterator[int]:
 
 
 async def exchange(
-    reach: Reach, *requests: bytes, environ: Mapping[str, str] | None = None, ask_host: AskHost = refuse_host
+    reach: Reach, *requests: bytes, environ: Mapping[str, str] | None = None, judge_host: JudgeHost = refuse_host
 ) -> list[bytes]:
     """Start a process by the starter, and make these requests to the proxy, each on a connection."""
-    open_egress = Egress.open(reach, environ or {}, "test", ask_host)
+    open_egress = Egress.open(reach, environ or {}, "test", judge_host)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", str(Path(sandbox_start.__file__)), str(open_egress.descriptor)),
         *(",".join(map(str, reach.listeners)), "sleep", "60"),
@@ -110,14 +110,15 @@ async def test_a_host_that_no_rule_allows_is_refused_with_a_sentence() -> None:
 async def test_a_connection_waits_until_its_host_is_decided(model: int, why: str, answered: bytes) -> None:
     asked: list[str] = []
 
-    async def ask_host(address: str) -> str:
+    async def judge_host(address: str, reason: str) -> str:
+        assert not reason, "a person must be asked"
         asked.append(address)
         await asyncio.sleep(0)
         return why
 
     reach = Reach(rules=(Rule("webfetch", "*", "ask"),))
     lines = b"GET http://Docs.invalid:80/page HTTP/1.1\r\n\r\n", b"GET http://user@docs.invalid/page HTTP/1.1\r\n\r\n"
-    answers = await exchange(reach, *lines, environ={"HTTPS_PROXY": f"http://127.0.0.1:{model}"}, ask_host=ask_host)
+    answers = await exchange(reach, *lines, environ={"HTTPS_PROXY": f"http://127.0.0.1:{model}"}, judge_host=judge_host)
     assert asked == ["http://docs.invalid/"] * 2, "nothing but the host, as rules write it"
     assert all(answer.startswith(answered) and why.encode() in answer for answer in answers)
 

@@ -19,7 +19,7 @@ from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.clock import ManualClock
 from shim.lib.errors import AgentError, AgentGone
 from shim.lib.ids import Ids
-from shim.processes.handle import AskHost, refuse_host
+from shim.processes.handle import JudgeHost, refuse_host
 from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts.prompt_request import PromptRequest
@@ -153,7 +153,7 @@ class ScriptedAgent:
     options: LaunchOptions
     on_lines: Callable[[list[bytes]], Awaitable[None] | None]
     on_exit: Callable[[Exit], None]
-    ask_host: AskHost = refuse_host
+    judge_host: JudgeHost = refuse_host
     """What the proxy of its sandbox asks."""
     commands: list[Command] = field(default_factory=list)
     proceeded: list[str] = field(default_factory=list)
@@ -468,7 +468,7 @@ class ScriptedAgents:
         return {"PATH": "/usr/bin:/bin", **self.variables}
 
     async def spawn(
-        self, agent: Any, options: LaunchOptions, codec: Any, on_lines: Any, on_exit: Any, *, ask_host: AskHost
+        self, agent: Any, options: LaunchOptions, codec: Any, on_lines: Any, on_exit: Any, *, judge_host: JudgeHost
     ) -> ScriptedAgent:
         if self.gate is not None:
             await self.gate.wait()
@@ -476,7 +476,7 @@ class ScriptedAgents:
             raise AgentError(self.fail)
         made: ScriptedAgent = codec.agent
         made.options, made.on_lines, made.on_exit = options, on_lines, on_exit
-        made.ask_host = ask_host
+        made.judge_host = judge_host
         codec.native_session_id = options.native_session_id or f"native-{len(self.spawned) + 1}"
         self.spawned.append(made)
         return made

@@ -548,7 +548,11 @@ class Transcript:
         interrupted = meta.get("interrupted") is True
         failed_shell = call.tool == "bash" and isinstance(meta.get("exit_code"), int)
         if item.status is ItemStatus.FAILED and not failed_shell:
-            error = INTERRUPTED if interrupted else call.refused or cards.failure(part.output, self.session.id)
+            error = (
+                INTERRUPTED
+                if interrupted
+                else call.refused or cards.failure(part.output + cards.refusals_of(item), self.session.id)
+            )
             self._fail_call(call, error, at_ms, interrupted=interrupted)
         else:
             self._complete_call(call, item, at_ms)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
@@ -23,6 +23,8 @@ from universal.tools import tools_of
 
 _OWN = f"mcp__{TOOLS_SERVER}__"
 PREVIEW_LINES = 20
+REFUSALS_KEY = "refusals"
+"""Key in a result's metadata for sentences on what a sandbox has refused the call."""
 SHOWN_CHARS = 2**20
 """Maximum characters of a tool's output that clients get: half from its beginning, half from its end. OpenCode's tools return at
 most 50 KB; other agents have limits of about 30 KB."""
@@ -140,11 +142,20 @@ def running_metadata(view: ToolView, context: ToolContext) -> tuple[str | None, 
 def view_result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
     """Return output, title and metadata of a finished call, from its universal `tool_result` item."""
     result = _result(view, item, context)
+    if refusals := refusals_of(item):
+        shown = {"output": result.metadata["output"] + refusals} if isinstance(result.metadata.get("output"), str) else {}
+        result = replace(result, output=result.output + refusals, metadata={**result.metadata, **shown})
     if len(result.output) <= SHOWN_CHARS:
         return result
     output = shorten(result.output, context.session_id)
     result_output = {"output": output} if result.metadata.get("output") == result.output else {}
     return ResultView(output, result.title, {**result.metadata, **result_output, "truncated": True}, result.attachments)
+
+
+def refusals_of(item: Item) -> str:
+    """What a sandbox has refused the call, behind its output; "" for nothing."""
+    sentences = arr(obj(item.metadata).get(REFUSALS_KEY))
+    return "".join(f"\n\n[sandbox] {sentence}" for sentence in sentences)
 
 
 def shorten(output: str, session_id: str) -> str:

@@ -32,7 +32,7 @@ from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, OutsideRoots
 from shim.lib.ids import Ids
-from shim.processes.handle import AgentHandle, AskHost, OnExit, OnLines, refuse_host
+from shim.processes.handle import AgentHandle, JudgeHost, OnExit, OnLines, refuse_host
 from universal.codec import Codec, Fact, Output, WriteLine
 from universal.events import EventType, ItemData
 from universal.items import ItemKind
@@ -87,7 +87,7 @@ class Spare:
         self._is_lost = False
         self._lines: OnLines | None = None
         self._exit: OnExit | None = None
-        self._ask_host: AskHost = refuse_host
+        self._judge_host: JudgeHost = refuse_host
 
     @property
     def key(self) -> SpareKey:
@@ -105,7 +105,12 @@ class Spare:
     async def start(self, agents: AgentDirectory) -> None:
         """Start the process and its handshake. Raises AgentError."""
         self._handle = await agents.spawn(
-            self.agent, self.options, self.codec, self._on_lines, self._on_exit, ask_host=lambda address: self._ask_host(address)
+            self.agent,
+            self.options,
+            self.codec,
+            self._on_lines,
+            self._on_exit,
+            judge_host=lambda address, why: self._judge_host(address, why),
         )
         self._carry_out(self.codec.start())
 
@@ -114,10 +119,10 @@ class Spare:
         self._is_prepared = True
         self._carry_out(self.codec.prepare())
 
-    def take(self, on_lines: OnLines, on_exit: OnExit, ask_host: AskHost) -> tuple[AgentHandle, Sequence[Output]]:
+    def take(self, on_lines: OnLines, on_exit: OnExit, judge_host: JudgeHost) -> tuple[AgentHandle, Sequence[Output]]:
         """Give the process to a session: its handle, and the facts so far. Lines and exit go to the session from now on."""
         assert self._handle is not None
-        self._lines, self._exit, self._ask_host = on_lines, on_exit, ask_host
+        self._lines, self._exit, self._judge_host = on_lines, on_exit, judge_host
         facts, self._facts = self._facts, []
         return self._handle, facts
 

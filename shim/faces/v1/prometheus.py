@@ -39,6 +39,7 @@ class Gauges:
     oldest_ask_s: float
     """Seconds that the oldest open request waits, 0 without one."""
     asks_unattended: Mapping[str, int]
+    sandbox_refusals: Mapping[str, int]
     """Requests that ended without a user's answer, by action: `timeout`, `rules`."""
     plans: Mapping[str, PlanReport]
     """What agents have told of the limits of the person's plan."""
@@ -89,6 +90,7 @@ class _Collector:
         yield agents
         yield gauge("memory_blocks", "Blocks of memory that Python's values take.", gauges.blocks)
         yield counter("asks_unattended", "Asks that were rejected without a person.", "action", gauges.asks_unattended)
+        yield counter("sandbox_refusals", "What sandboxes have refused, as far as it is known.", "kind", gauges.sandbox_refusals)
         yield gauge("asks_open", "Permission requests and questions that wait.", gauges.open_asks)
         yield gauge("asks_oldest_seconds", "How long the oldest of them waits.", gauges.oldest_ask_s)
         yield counter("output_lines_dropped", "Lines that nobody read in time.", "stream", gauges.lines_dropped)

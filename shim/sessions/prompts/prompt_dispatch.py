@@ -15,7 +15,7 @@ import structlog
 
 from shim.agents.directory import Agent
 from shim.agents.login_signs import place
-from shim.agents.sandboxes import bounds, bounds_here, held_keys, level_of, may_be_held, without_sandbox
+from shim.agents.sandboxes import bounds, held_keys, level_of, may_be_held, sight_here, without_sandbox
 from shim.agents.spares.agent_room import WAIT_S
 from shim.host.trust.project_settings import folders_of
 from shim.lib import disk
@@ -385,8 +385,8 @@ class PromptDispatcher:
         setup = self._process.setup(with_project=self.has_project_settings)
         self._wake_plugins(agent)
         demand = self._demand(pending)
-        held, unheld_why = await bounds_here(demand, self._deps.agents.environment())
-        self._process.sandbox.hold(held, demand, may_change=may_be_held(agent.spec, demand))
+        held, unheld_why, seen = await sight_here(agent.spec, demand, options, self._deps.agents.environment())
+        self._process.sandbox.hold(held, demand, seen, may_change=may_be_held(agent.spec, demand))
         rules = (*self._rules.policy(self._state, chosen[0]).for_agent(), *setup.guard_rules)
         options = replace(options, rules=rules, project_settings=self.has_project_settings, setup=setup, bounds=held)
         if not options.resume:

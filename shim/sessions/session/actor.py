@@ -526,6 +526,8 @@ class SessionActor:
         elif fact.type is EventType.QUESTION_REQUESTED and isinstance(fact.data, QuestionData):
             self.requests.question(state, fact, fact.data)
         else:
+            if self.process.sandbox.bounds is not None:
+                fact = self.process.sandbox.explain(fact, state.session)
             state.fact(fact)
             if fact.type is EventType.QUESTION_RESOLVED and isinstance(fact.data, QuestionData):
                 self.requests.on_question_resolved(fact.data.question_id)

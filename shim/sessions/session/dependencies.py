@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, get_args
 
 from shim.agents.command_files import CommandFiles
 from shim.agents.directory import AgentDirectory
@@ -24,6 +25,7 @@ from shim.sessions.placement import LonePlacement, Placement
 from shim.sessions.session.tape import Tapes
 from shim.store.base import Store
 from universal.permissions import DirectoryRules
+from universal.refusals import Kind
 from universal.tools.accesses import Place
 from universal.unattended_policy import WAIT, UnattendedPolicy
 
@@ -128,5 +130,7 @@ class SessionDeps:
     spares: SpareAgents | None = None
     """Agents that wait for a session. None: every agent is started for its session."""
     unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)
+    refusal_counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(get_args(Kind), 0)))
+    """What sandboxes have refused since the server's start, as far as that is known, by kind."""
     call_later: Callable[[float, Callable[[], None]], Timer] = call_later
     """Calls a function after a delay, to reject a request."""

@@ -91,7 +91,7 @@ class SessionAgent:
         """The last prompt's agent by its name, and the mode in which the process runs it."""
         self.reads_project = False
         """Whether the process was started with the project's settings."""
-        self.sandbox = SessionSandbox(listener, deps.ids)
+        self.sandbox = SessionSandbox(listener, deps)
         self.is_untried = False
         """Whether the process waited for a session (`shim.agents.spares.spare_agents`) and has said nothing since."""
         self._greeting: Callable[[], Sequence[Output]] = tuple
@@ -134,7 +134,7 @@ class SessionAgent:
         on_lines, on_exit = partial(self._listener.on_lines, generation), partial(self._exit, generation)
         if spare is not None:
             self.codec, self.agent, self.is_untried = spare.codec, agent.spec.name, True
-            self._handle, first_outputs = spare.take(on_lines, on_exit, self.sandbox.ask)
+            self._handle, first_outputs = spare.take(on_lines, on_exit, self.sandbox.judge)
             self._greeting = lambda: first_outputs
         elif not await self._spawn(agent, options, on_lines, on_exit):
             return False
@@ -158,7 +158,7 @@ class SessionAgent:
         self._greeting = codec.start
         try:
             spawn = self._deps.agents.spawn if tape is None else partial(self._deps.agents.spawn, hold=tape.hold)
-            handle = await spawn(agent, options, codec, on_lines, on_exit, ask_host=self.sandbox.ask)
+            handle = await spawn(agent, options, codec, on_lines, on_exit, judge_host=self.sandbox.judge)
         except BaseException:  # a cancelled start leaves no codec without a process
             self.codec = None
             raise

@@ -1,4 +1,4 @@
-"""What the sandbox of a session's process holds, and the hosts for which a person is asked (`webfetch`: ask).
+"""What the sandbox of a session's process holds, the hosts that a person is asked for, and what of a refusal its cards show.
 
 The proxy of the sandbox (`shim.processes.egress`) asks here. A host becomes a permission request of the agent's, so that rules,
 "always", plugins and the policy for unanswered requests act as for every other one. One answer counts for a host until the turn
@@ -10,15 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Literal, Protocol
+from urllib.parse import urlsplit
 
-from shim.lib.ids import Ids
+from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
 from universal.codec import Fact, Output, PermissionReply
-from universal.events import EventType, PermissionData
-from universal.items import Json
+from universal.events import EventType, ItemData, PermissionData
+from universal.items import ItemKind, Json, ToolResultPart
+from universal.lib.jsonvalue import obj
 from universal.opencode_metadata import access_metadata
 from universal.permissions import Access, Decision
+from universal.refusals import View, refusals_in
 from universal.sandbox import Bounds
+from universal.session.model import Session
+from universal.tools.cards import REFUSALS_KEY
 
 ASK_S = 240.0
 """Seconds that the proxy waits for an answer. curl, undici and Go give up after 300, and say less."""
@@ -44,25 +49,38 @@ class SandboxSession(Protocol):
 class SessionSandbox:
     """The sandbox of one session's process."""
 
-    def __init__(self, session: SandboxSession, ids: Ids) -> None:
+    def __init__(self, session: SandboxSession, deps: SessionDeps) -> None:
         self._session = session
-        self._ids = ids
+        self._deps = deps
         self._hosts: dict[str, asyncio.Future[str]] = {}
         """Address -> why it is refused, "" if it is not."""
         self._open: dict[str, asyncio.Future[str]] = {}
         self.bounds: Bounds | None = None
         self.demand: Bounds | None = None
         self.may_change = True
+        self._view: View | None = None
+        self._refused: dict[str, tuple[int, str]] = {}
+        """Host -> when it was refused in this turn, and why."""
 
-    def hold(self, bounds: Bounds | None, demand: Bounds | None, *, may_change: bool) -> None:
+    def hold(self, bounds: Bounds | None, demand: Bounds | None, view: View | None, *, may_change: bool) -> None:
         """Note what a new process is held to, and what it would be held to, were it possible on this machine.
 
-        In: `may_change`, whether the next prompt may demand something else.
+        In: what it sees; `may_change`, whether the next prompt may demand something else.
         """
-        self.bounds, self.demand, self.may_change = bounds, demand, may_change
+        self.bounds, self.demand, self._view, self.may_change = bounds, demand, view, may_change
 
-    async def ask(self, address: str) -> str:
-        """Ask for a host, by the address of its front page. Out: why it may not be reached; "" if it may."""
+    # --- hosts -----------------------------------------------------------------------------------------------
+
+    async def judge(self, address: str, why: str) -> str:
+        """Decide about a host, as `JudgeHost`."""
+        why = why or await self._ask(address)
+        if why:
+            self._deps.refusal_counts["host"] += 1
+            if len(self._refused) < HOSTS:
+                self._refused[urlsplit(address).hostname or ""] = (self._deps.clock.now_ms(), why)
+        return why
+
+    async def _ask(self, address: str) -> str:
         machine = self._session.main.machine
         if not machine.busy or machine.state == "aborting":
             return NO_TURN
@@ -79,7 +97,7 @@ class SessionSandbox:
             return NO_ANSWER
 
     def _request(self, address: str) -> asyncio.Future[str]:
-        id_, answer = self._ids.new("permission"), asyncio.get_running_loop().create_future()
+        id_, answer = self._deps.ids.new("permission"), asyncio.get_running_loop().create_future()
         self._open[id_] = answer
         details = {"url": address, "description": "A program in the sandbox wants to reach this host."}
         access = Access("webfetch", (address,), (f"{address}*",), details)
@@ -108,6 +126,30 @@ class SessionSandbox:
             answer.set_result(TURN_OVER)
         self._open.clear()
         self._hosts.clear()
+        self._refused.clear()
+
+    # --- cards -----------------------------------------------------------------------------------------------
+
+    def explain(self, fact: Fact, session: Session) -> Fact:
+        """Return the result of a tool with what the sandbox has refused it, as far as that is known."""
+        if self.bounds is None or self._view is None or not isinstance(fact.data, ItemData):
+            return fact
+        item = fact.data.item
+        part = next((part for part in item.content if isinstance(part, ToolResultPart)), None)
+        call = session.call(part.call_id) if part is not None else None
+        if part is None or call is None or item.kind is not ItemKind.TOOL_RESULT:
+            return fact
+        words = " ".join(f"{key} {value}" for key, value in call.input.items())
+        refusals = refusals_in(part.output, words, self.bounds, self._view)
+        self._deps.refusal_counts.update(refusal.kind for refusal in refusals)
+        sentences = [refusal.sentence for refusal in refusals]
+        for host, (at_ms, why) in self._refused.items():
+            if at_ms >= call.start_ms and (host in words or host in part.output):
+                sentences.append(f"The sandbox did not reach {host}: {why}.")
+        if not sentences:
+            return fact
+        metadata: dict[str, Json] = {**obj(item.metadata), REFUSALS_KEY: list[Json](sentences)}
+        return fact._replace(data=ItemData(item=item.model_copy(update={"metadata": metadata})))
 
 
 def _fact(type_: EventType, id_: str, status: Decision | Literal["requested"], metadata: dict[str, Json] | None = None) -> Fact:

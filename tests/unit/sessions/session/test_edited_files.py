@@ -106,7 +106,7 @@ async def test_nothing_is_formatted_in_a_sandbox() -> None:
     await ask(w, session)
     actor = await w.manager.actor(session)
     assert await actor.process.format_file("a") == FormattedFile("", "more\n")
-    actor.process.sandbox.hold(Bounds("project"), None, may_change=True)
+    actor.process.sandbox.hold(Bounds("project"), None, None, may_change=True)
     assert await actor.process.format_file("a") is None
 
 

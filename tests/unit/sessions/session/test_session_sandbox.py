@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from shim.agents import sandboxes
+from shim.processes.sandbox import Tool
 from shim.sessions.session import session_sandbox
 from shim.sessions.session.session_sandbox import ASK_S, HOSTS, NO_ANSWER, NO_TURN, REJECTED, TOO_MANY, TURN_OVER
 from tests.support.opencode1_views import permissions, statuses
@@ -20,7 +22,7 @@ HOST = "https://docs.example/"
 
 def request(w: World, address: str = HOST) -> asyncio.Future[str]:
     """The proxy asks."""
-    return asyncio.ensure_future(w.agent.ask_host(address))
+    return asyncio.ensure_future(w.agent.judge_host(address, ""))
 
 
 async def open_request(w: World) -> dict[str, Any]:
@@ -125,3 +127,32 @@ async def test_the_hosts_that_a_person_is_asked_for_are_bounded(w: World) -> Non
     assert len(permissions(w.manager)) == HOSTS
     for task in waiting:
         task.cancel()
+
+
+async def test_the_card_of_a_call_says_what_the_sandbox_has_refused_it(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_tool(path: str) -> Tool:
+        return Tool("/usr/bin/bwrap")
+
+    monkeypatch.setattr(sandboxes, "find_tool", find_tool)
+    w.rules += [Rule("edit", "*", "deny"), Rule("webfetch", "*", "deny")]
+    w.agents.enclose("one", "project")
+    session = w.session()
+    await ask(w, session)
+    async with asyncio.timeout(5):
+        while not w.agents.spawned:  # a thread looks whether there is a tool
+            await asyncio.sleep(0.005)
+    message = w.agent.begin()
+    w.agent.call(message, "c1", arguments='{"command": "curl http://evil.example; touch x"}')
+    assert await w.agent.judge_host("http://evil.example/", "no rule allows it") == "no rule allows it"
+    w.agent.result("c1", "touch: cannot touch 'x': Read-only file system")
+    w.agent.call(message, "c2")
+    w.agent.result("c2", "fine")
+    w.agent.complete(message, "done")
+    w.agent.end_turn()
+    await w.settle()
+    parts = [event.properties["part"] for event in w.hub.events if event.type == "message.part.updated"]
+    first, second = [p["state"] for p in parts if p["type"] == "tool" and p["state"]["status"] == "completed"]
+    assert "[sandbox] `x` is read-only in the sandbox: your rule `edit` denies `*`." in first["output"]
+    assert "[sandbox] The sandbox did not reach evil.example: no rule allows it." in first["metadata"]["output"]
+    assert second["output"] == "fine"
+    assert w.manager.deps.refusal_counts == {"edit": 1, "host": 1, "read": 0, "external_directory": 0, "protected": 0}

@@ -1,0 +1,111 @@
+"""Tells from the output of a tool what a sandbox has refused it, and which rule forbade that. Pure.
+
+A kernel tells the program only that something failed. A sentence here says what is so in the sandbox for a path that an
+error names (read-only, hidden, not there), and only if the bounds say so: an error that has another reason gets no sentence.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, TypeAlias
+
+from universal.permissions import Rule, matches
+from universal.sandbox import PROTECTED, Bounds
+
+OUTPUT_CHARS = 64 * 1024
+"""Characters at the end of an output that are searched for errors."""
+REFUSALS = 5
+"""Sentences of one output, at most."""
+_ERRORS = re.compile(r"(Read-only file system)|Permission denied|No such file or directory|Directory nonexistent", re.IGNORECASE)
+_QUOTED = re.compile(r"['\"‘`]([^'\"’`\n]{1,4096})['\"’`]")
+_MOVES = re.compile(r"\b(cd|pushd|chdir|cwd|workdir)\b")
+"""What may have changed the folder that relative paths are relative to."""
+
+Kind: TypeAlias = Literal["edit", "read", "external_directory", "protected", "host"]
+
+
+class Refusal(NamedTuple):
+    """What was refused: the key of the rule or why else, and a sentence for a person."""
+
+    kind: Kind
+    sentence: str
+
+
+OWN_FOLDERS = ("/tmp", "/run", "/var", "/proc", "/dev")  # noqa: S108 - in the sandbox
+"""Folders that are the process's own: nothing is known of what is missing there."""
+
+
+class View(NamedTuple):
+    """What a process sees, as absolute paths. `directories`: the session's, as written and with links followed.
+
+    root       the project
+    writable   folders outside of the project, and files
+    readable   the same, read-only
+    temporary  the process's own folder for temporary files
+    """
+
+    directories: tuple[str, ...]
+    root: str
+    writable: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    temporary: str = OWN_FOLDERS[0]
+
+
+def refusals_in(output: str, call: str, bounds: Bounds, view: View) -> list[Refusal]:
+    """Return what the errors of an output say of the sandbox. In: `call`, the input of the tool as text."""
+    found: dict[str, Refusal] = {}
+    may_have_moved = _MOVES.search(call) is not None
+    for line in output[-OUTPUT_CHARS:].splitlines():
+        if (error := _ERRORS.search(line)) is None:
+            continue
+        for path in _paths(line, error.start()):
+            if may_have_moved and not path.startswith("/"):
+                continue
+            refusal = _refusal(posixpath.normpath(posixpath.join(view.directories[0], path)), error[1], bounds, view)
+            if refusal is not None:
+                found.setdefault(path, refusal)
+        if len(found) >= REFUSALS:
+            break
+    return list(dict.fromkeys(found.values()))[:REFUSALS]
+
+
+def _paths(line: str, at: int) -> list[str]:
+    """What may be a path: in quotes, or the last word before the error."""
+    words = line[:at].rstrip(": ").rpartition(": ")[2].split()
+    return _QUOTED.findall(line) or words[-1:]
+
+
+def _refusal(path: str, is_fixed: str | None, bounds: Bounds, view: View) -> Refusal | None:
+    if not _is_below(path, (view.root, *view.directories)):
+        return _outside(path, is_fixed, bounds, view)
+    directory = next((folder for folder in view.directories if _is_below(path, (folder,))), view.directories[-1])
+    name = posixpath.relpath(path, directory)
+    keys: list[tuple[Kind, tuple[Rule, ...], str]] = [("read", bounds.read, "hidden")]
+    if is_fixed:
+        keys.append(("edit", bounds.edit, "read-only"))
+    for kind, rules, words in keys:
+        rule = next((rule for rule in reversed(rules) if matches(rule.pattern, name)), None)
+        if rule is not None and rule.action == "deny":
+            return Refusal(kind, f"`{name}` is {words} in the sandbox: your rule `{kind}` denies `{rule.pattern}`.")
+    places = (place for place in PROTECTED for base in (view.root, directory) if _is_below(path, (f"{base}/{place}",)))
+    if is_fixed and (protected := next(places, "")):
+        return Refusal("protected", f"`{protected}` is read-only in the sandbox, since programs would run what stands there.")
+    return None
+
+
+def _outside(path: str, is_fixed: str | None, bounds: Bounds, view: View) -> Refusal | None:
+    if is_fixed and _is_below(path, view.readable) and not _is_below(path, view.writable):
+        return Refusal("external_directory", f"`{path}` is read-only in the sandbox.")
+    if is_fixed or _is_below(path, (*view.writable, *view.readable, *OWN_FOLDERS, view.temporary)) or not path.startswith("/"):
+        return None
+    return Refusal(
+        "external_directory",
+        f"`{path}` is outside of the sandbox: it shows the project, the agent's own folders, and folders that a rule for "
+        "`external_directory` allows.",
+    )
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)

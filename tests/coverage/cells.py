@@ -6,7 +6,7 @@ An agent without an entry for a feature has not been seen with it: "not verified
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from shim.dev.record.take import is_own_folder, order
@@ -75,8 +75,16 @@ _NO_WORDS: Mapping[str, Cell] = {
     "plan": Cell(why="The protocol has no word for limits of a plan."),
 }
 """What no agent of the protocol can tell."""
-SHOWN = ("kimi", "vibe", "kilo")
-"""Agents with a card that have a column of their own."""
+SHOWN: Mapping[str, Callable[[str], Mapping[str, Cell]]] = {
+    "kimi": lambda _: _NO_WORDS,
+    "vibe": lambda folder: {
+        **_NO_WORDS,
+        "retries": _acp("drop", folder, note="It does not count them."),
+        "deltas": _acp("length", folder, note="It sends pieces that come at once as one."),
+    },
+    "kilo": lambda _: _NO_WORDS,
+}
+"""Agents with a card that have a column of their own, and the cells in which they differ, by the folder of their recordings."""
 _COLUMNS: Mapping[str, Column] = {
     "claude": Column("Claude Code", (newest("claude/"),)),
     "codex": Column("Codex", (newest("codex/"),)),
@@ -92,9 +100,9 @@ _COLUMNS: Mapping[str, Column] = {
         },
     ),
     **{
-        name: Column(agents()[name].title, (newest(f"acp/{name}-"),), _NO_WORDS)
-        for name in SHOWN
-        if agents()[name].program.tested
+        name: Column(agents()[name].title, (folder,), differs(folder))
+        for name, differs in SHOWN.items()
+        if agents()[name].program.tested and (folder := newest(f"acp/{name}-"))
     },
     "amp": Column(
         "Amp",

@@ -232,14 +232,16 @@ def test_a_rule_that_denies_holds_in_a_script(server: Bench, denied: str) -> Non
         {"permission": denied, "pattern": "*", "action": "deny"},
     ]
     code = (
-        "const [shell, mcp] = await Promise.allSettled([tools.bash({command: 'touch forbidden.txt'}), "
+        "const [shell, mcp] = await Promise.allSettled([tools.bash({command: 'cp notes.txt forbidden.txt'}), "
         "tools.mcp__scripted__echo({text: 'hello'})]); return shell.status + ' ' + mcp.status"
     )
     with closing(Stream(server.api)) as stream:
         watch = Watch.on(server.api, stream, permission=rules)
         at = watch.prompt(script(code))
         messages = watch.wait_for_answer(at)
-        assert "permission.asked" not in [event["type"] for event in watch.events(at)]
+        assert "permission.asked" not in [event["type"] for event in watch.events(at)], (
+            "nor is `cp` one that the person asks about"
+        )
         outputs = " ".join(call["state"].get("output", "") for call in tools(messages))
         assert ("rejected fulfilled" if denied == "bash" else "fulfilled rejected") in outputs
     assert (server.place.project / "forbidden.txt").exists() == (denied != "bash")

@@ -36,7 +36,7 @@ RECORDINGS = ROOT / "compat_fixtures" / "agents"
 REPORT = "adoption.txt"
 """File name of the report. It lies beside the recordings, and docs/recordings.md shows it."""
 TESTS_S = 300
-DRIVE_S = 420
+DRIVE_S = 900
 GEN_S = 180
 DRIVEN_TESTS = "tests/e2e/test_agents.py"
 CODES = {"adopt": 0, "needs code": 1, "cannot install": 2}

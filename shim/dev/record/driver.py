@@ -66,6 +66,8 @@ CATALOGUE_S = 40.0
 QUIET_S = 0.8
 """Seconds of silence after which a step is over. Bookkeeping after a turn's end belongs to the recording."""
 QUIET_MOST_S = 6.0
+BUSY_MOST_S = 1.2
+"""The same while a turn goes on. Kimi Code asks for the output of its command four times a second."""
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAEklEQVR4nGP4z8CAFWEXHbQSACj/P8Fu7N9hAAAAAElFTkSuQmCC"
 """A red PNG of 8 x 8 pixels."""
 
@@ -198,7 +200,7 @@ class Driver:
             )
             if not any(map(check, self._facts[fact_count:])):
                 raise SceneFailed(f"The turn ended without the first {step.until}.")
-        await self._quiet()
+        await self._quiet(QUIET_MOST_S if step.until == "end" else BUSY_MOST_S)
         if self._exited.is_set():
             raise SceneFailed(f"The agent ended with the turn: {self._exit_note}")
 
@@ -244,8 +246,8 @@ class Driver:
         except TimeoutError:
             raise SceneFailed(f"No sign of {name} within {most_s:.0f} s.") from None
 
-    async def _quiet(self) -> None:
-        end = time.monotonic() + QUIET_MOST_S
+    async def _quiet(self, most_s: float = QUIET_MOST_S) -> None:
+        end = time.monotonic() + most_s
         while (left_s := min(end, self._last_line_s + QUIET_S) - time.monotonic()) > 0:
             self._news.clear()
             with suppress(TimeoutError):

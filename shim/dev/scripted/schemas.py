@@ -15,6 +15,9 @@ from universal.lib.jsonvalue import arr, obj, text
 Schemas: TypeAlias = Mapping[str, Mapping[str, Json]]
 """Name of an offered tool -> the JSON schema of its arguments."""
 
+DEPTH = 12
+"""Levels of a schema down to which references are followed. Some definitions hold themselves."""
+
 ROLES: Mapping[str, tuple[str, ...]] = {
     "read": (r"read_?files?", r"view(_file)?", r"open_?file", r"file_?read", r"cat", r"read"),
     "edit": (
@@ -113,21 +116,29 @@ def _value_of(schema: Mapping[str, Json], role: str, arguments: tuple[str, ...],
     kind = _type(schema)
     if kind == "object":
         properties, required = obj(schema.get("properties")), {text(entry) for entry in arr(schema.get("required"))}
-        keys = [key for key in properties if key in required or _argument(key, role, arguments) is not None]
+        keys = [
+            key for key in properties if key in required or _is_list(key, role) or _argument(key, role, arguments) is not None
+        ]
         return {key: _value_of(obj(properties[key]), role, arguments, key) for key in keys}
     if kind == "array":
-        items, (pattern, rows) = obj(schema.get("items")), ROWS.get(role, (None, ()))
-        if pattern is not None and pattern.match(name):
-            return [_row(items, row) for row in rows]
+        wholes = [schema, *(obj(choice) for key in ("anyOf", "oneOf") for choice in arr(schema.get(key)))]
+        items = obj(next((whole["items"] for whole in wholes if "items" in whole), None))
+        if _is_list(name, role):
+            return [_row(items, row) for row in ROWS[role][1]]
         return [_value_of(items, role, arguments, name)]
     if "enum" in schema:
-        return arr(schema["enum"])[0]
+        return "write" if "write" in arr(schema["enum"]) else arr(schema["enum"])[0]
     if kind in ("integer", "number"):
         return 1
     if kind == "boolean":
         return True
     argument = _argument(name, role, arguments)
     return argument if argument is not None else f"a {name or 'value'}"
+
+
+def _is_list(name: str, role: str) -> bool:
+    """Whether a property is the action's list of objects."""
+    return role in ROWS and ROWS[role][0].match(name) is not None
 
 
 def _row(schema: Mapping[str, Json], row: Mapping[str, str]) -> Json:
@@ -179,5 +190,17 @@ def schemas_of(body: Mapping[str, Json]) -> Schemas:
     for row in map(obj, arr(body.get("tools"))):
         tool = obj(row.get("function")) or row
         if tool.get("name"):
-            schemas[text(tool["name"])] = obj(tool.get("input_schema") or tool.get("parameters"))
+            schema = obj(tool.get("input_schema") or tool.get("parameters"))
+            schemas[text(tool["name"])] = obj(_whole(schema, obj(schema.get("$defs"))))
     return schemas
+
+
+def _whole(schema: Json, defs: Mapping[str, Json], depth: int = 0) -> Json:
+    """A schema with its definitions in the place of references to them."""
+    if isinstance(schema, list):
+        return [_whole(entry, defs, depth) for entry in arr(schema)]
+    own = obj(schema)
+    if not own or depth > DEPTH:
+        return schema
+    whole = {**obj(defs.get(text(own.get("$ref")).removeprefix("#/$defs/"))), **own}
+    return {key: _whole(value, defs, depth + 1) for key, value in whole.items() if key != "$defs"}

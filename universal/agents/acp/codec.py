@@ -28,7 +28,7 @@ from universal.agents.acp.setup import Change, MissingChoice, Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.turns import Connection, Turns
 from universal.agents.acp.turns2 import Turns2
-from universal.agents.acp.wire import ABORTED, CLIENT_1, CLIENT_2, ENCLOSED_1, IGNORED, OWN_WORK_ENDS, server_of
+from universal.agents.acp.wire import ABORTED, CLIENT_1, CLIENT_2, ENCLOSED_1, IGNORED, OWN_WORK_ENDS, RETRYING, server_of
 from universal.claude_code import UNCHECKED, access_metadata
 from universal.codec import IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, WriteLine
 from universal.codec import Stop as StopProcess
@@ -58,7 +58,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._rpc = JsonRpc()
         self._joiner = LineJoiner()
         self._setup = Setup(profile)
-        self._talk = Transcript(self._ctx, untold_output=profile.untold_output)
+        self._talk = Transcript(self._ctx, untold_output=profile.untold_output, arguments_grow=profile.arguments_grow)
         self._host = Host(self._rpc, ids)
         self._asks = Asks(self._ctx, self._rpc, self._setup.mode_id, self._host.approve)
         self._notes = Notes(self._ctx, self._setup)
@@ -275,6 +275,9 @@ class AcpCodec(kit.BaseCodec[Context]):
             yield from self._turns.after_reply(self._asks.withdraw(msg.params.get("requestId"), msg.raw))
         elif msg.method == OWN_WORK_ENDS:
             yield from self._turns.end_own_work()
+        elif msg.method == RETRYING:
+            why = get_text(msg.params, "detail", "category")
+            yield self._ctx.status("retry", why, {"message": why}, msg.raw)
         elif msg.method in IGNORED:
             self._setup.account(obj(msg.params.get("authStatus")))
             self._ctx.ignore(msg.method)

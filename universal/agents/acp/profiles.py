@@ -73,6 +73,8 @@ class Profile:
     """Whether the usage of a prompt is the sum since the start of the process."""
     untold_output: str = ""
     """Text on the card of a command without output, for an agent that never reports it."""
+    arguments_grow: bool = False
+    """Whether the arguments of a call come as the growing text of its content, before it runs."""
     notes: bool = False
     """Whether its remarks on retries and its queue come as text of the answer."""
     command: tuple[str, ...] = ()

@@ -28,6 +28,7 @@ from universal.agents.acp.tools import (
     texts,
     title_of,
     todos_of,
+    with_grown_arguments,
 )
 from universal.codec import Fact
 from universal.events import EventType
@@ -159,6 +160,7 @@ class Transcript(kit.Items[Context]):
     """The items of one session: it takes updates and yields facts."""
 
     untold_output: str = ""
+    arguments_grow: bool = False
     """As in `Profile`."""
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     """Open calls by id."""
@@ -273,6 +275,8 @@ class Transcript(kit.Items[Context]):
 
     def tool(self, update: Msg, raw: Json, *, is_asked: bool = False) -> Iterator[Fact]:
         """Read a `tool_call`, a `tool_call_update`, or (`is_asked`) the call of a permission request, with an id of `ids`."""
+        if self.arguments_grow:
+            update = with_grown_arguments(update)
         call_id, status = get_text(update, "toolCallId"), get_text(update, "status")
         if not call_id:
             yield self.ctx.report_unparsed("tool call without id", "a tool call without toolCallId", raw)

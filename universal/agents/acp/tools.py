@@ -79,7 +79,9 @@ class Call(kit.Call):
         if not self.whole:
             self.raw_input = {**self.raw_input, **input_of(update.get("rawInput"))}
         if isinstance(update.get("content"), list):
-            self.content = [obj(block) for block in arr(update["content"])]
+            blocks = [obj(block) for block in arr(update["content"])]
+            told = [] if any(block.get("type") == "diff" for block in blocks) else _diffs(self)
+            self.content = [*told, *blocks]  # Kimi Code tells the change when the call begins, and words in its place at the end
         if arr(update.get("locations")):
             self.locations = [obj(place) for place in arr(update["locations"])]
         if update.get("rawOutput") is not None:
@@ -105,6 +107,23 @@ def input_of(raw_input: Json) -> Msg:
     return {"input": raw_input} if raw_input not in (None, "", []) else {}
 
 
+def with_grown_arguments(update: Msg) -> Msg:
+    """Return an update of a call whose arguments come as its content: text that grows to JSON (Kimi Code), as `rawInput`.
+
+    Such a call runs when the agent tells `rawInput` itself; until then it is told to run by mistake.
+    """
+    if get_text(update, "status") not in ("pending", "in_progress"):
+        return update
+    blocks = [obj(block) for block in arr(update.get("content"))]
+    others: list[Json] = [block for block in blocks if block.get("type") != "content"]
+    if update.get("rawInput") is not None or not blocks:
+        return {**update, "content": others}
+    arguments: Json = None
+    with suppress(ValueError, RecursionError):
+        arguments = json.loads(texts(blocks))
+    return {**update, "status": "", "content": others, "rawInput": obj(arguments)}
+
+
 _QWEN_NAMES = {"ask_user_question": "AskUserQuestion"}
 """Qwen Code's name of a tool -> the same tool's name in the tables."""
 
@@ -123,7 +142,7 @@ def name_of(update: Msg) -> str:
     named = _NAMED_TITLE.match(title) or _NAMED_JSON.match(title)
     if not name and kind in ("", "other") and named is not None:
         return named[1]
-    if not name and (title in _TITLES or (kind != "execute" and _IDENTIFIER.fullmatch(title))):
+    if not name and (title in _TITLES or title.startswith("mcp__") or (kind != "execute" and _IDENTIFIER.fullmatch(title))):
         return title
     return kind or "other"
 

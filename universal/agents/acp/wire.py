@@ -31,6 +31,8 @@ IGNORED: dict[str, str] = {
 }
 """Messages that are ignored, and why."""
 
+RETRYING = "_session/retrying"
+"""Mistral Vibe's message that it asks the model again: {category, detail}."""
 OWN_WORK_BEGINS = "_qwencode/start_turn"
 """Qwen Code's request at the beginning of work that it begins without a prompt."""
 OWN_WORK_ENDS = "_qwencode/end_turn"

@@ -26,8 +26,8 @@ AMP = AgentSpec(
         tested=("0.0.1774569934",),
         unrecorded="Current versions of Amp run the conversation on Amp's own server, with an account: it cannot be led to the "
         "scripted model. What there is was recorded with version 0.0.1774569934 (March 2026), the last one that could.",
-        npm=("@sourcegraph/amp",),
-        install_hint="Install Amp with `npm install -g @sourcegraph/amp`, then run `amp login`.",
+        npm=("@ampcode/cli",),
+        install_hint="Install Amp with `npm install -g @ampcode/cli`, then run `amp login`.",
         login_hint="Run `amp login` in a terminal, or set AMP_API_KEY.",
         login_signs=LoginSigns(("AMP_API_KEY",), ("~/.local/share/amp/secrets.json",)),
         key_variables=("AMP_API_KEY",),

@@ -98,13 +98,16 @@ def contents(parts: Iterable[Part]) -> tuple[ContentPart, ...]:
 
 @dataclass(slots=True)
 class Items(Generic[ContextT]):
-    """Builds the facts about the items of one thread: the conversation itself, or (`child`) a subagent's."""
+    """Builds the facts about the items of one thread: the conversation itself, or (`child`) a subagent's.
+
+    A fact without a native message is synthetic: an agent's terminal runs here, so its output is in no line of the agent.
+    """
 
     ctx: ContextT
     child: str | None = field(default=None, kw_only=True)
 
     def fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
-        return Fact(type_, data, raw=raw, synthetic=synthetic, child=self.child)
+        return Fact(type_, data, raw=raw, synthetic=synthetic or raw is None, child=self.child)
 
     def item_fact(self, type_: EventType, item: Item, raw: Json, *, synthetic: bool = False) -> Fact:
         return self.fact(type_, ItemData(item=item), raw, synthetic=synthetic)
@@ -113,7 +116,7 @@ class Items(Generic[ContextT]):
         self, item_id: str, native_id: str | None, text: str, index: int, kind: DeltaKind, raw: Json, *, synthetic: bool = False
     ) -> Fact:
         data = delta_data(item_id, native_id or None, text, index, kind)
-        return Fact(EventType.ITEM_DELTA, data, raw, synthetic, self.child)
+        return Fact(EventType.ITEM_DELTA, data, raw, synthetic or raw is None, self.child)
 
     def user_fact(self, content: tuple[ContentPart, ...], raw: Json, *, native_id: str = "", synthetic: bool = False) -> Fact:
         """The facts of a complete message of the user, or of another sender."""

@@ -26,7 +26,7 @@ from universal.agents.kit.items import (
     result_item,
 )
 from universal.codec import Fact
-from universal.events import EventData, EventType
+from universal.events import EventType
 from universal.items import ContentPart, Item, ItemStatus, Json, TextPart
 
 
@@ -41,15 +41,12 @@ class _Message:
 
 @dataclass(slots=True)
 class Speech(Items[Context]):
-    """The items of one conversation. A fact without a native message is synthetic."""
+    """The items of one conversation."""
 
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     """Open calls by their id."""
     _open: _Message | None = None
     _last_id: str = ""
-
-    def fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
-        return Fact(type_, data, raw=raw, synthetic=synthetic or raw is None, child=self.child)
 
     # --- messages -------------------------------------------------------------------------------------
 

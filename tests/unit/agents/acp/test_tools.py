@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from universal.agents.acp.tools import Call, arguments_of, content_of, name_of, output_of, reports_failure
+from universal.agents.acp.tools import (
+    Call,
+    arguments_of,
+    content_of,
+    name_of,
+    output_of,
+    reports_failure,
+    rule_metadata,
+    with_grown_arguments,
+)
 from universal.items import FileRefPart
 from universal.tools.cards import view_call
 
@@ -128,3 +137,49 @@ def test_a_patch_in_the_arguments_tells_its_files() -> None:
         ("c.md", "patch", None),
     ]
     assert content_of(call, failed=True)[1:] == ()
+
+
+def growing_update(text: str, **more: Any) -> dict[str, Any]:
+    """An update of Kimi Code: the arguments so far, as text of the call's content."""
+    return {"status": "in_progress", "content": [{"type": "content", "content": {"type": "text", "text": text}}], **more}
+
+
+def test_arguments_that_grow_as_content_are_arguments_and_no_output() -> None:
+    call = Call("c1", "execute", "item_1", "", kind="execute", title="Bash")
+    for text, known in (("", {}), ('{"command": "rm -', {}), ('{"command": "rm -r x"}', {"command": "rm -r x"})):
+        update = with_grown_arguments(growing_update(text))
+        assert update["status"] == "", "it does not run yet"
+        call.merge(update)
+        assert (call.raw_input, output_of(call)) == (known, "")
+    assert rule_metadata(call, {"title": "Bash"}) == {}, "rules see the command: nothing of it is opaque"
+    assert arguments_of(call) == {"command": "rm -r x"}
+    diff = {"type": "diff", "path": "/p/a", "oldText": "x", "newText": "y"}
+    runs = with_grown_arguments(
+        growing_update("{}", rawInput={"command": "rm -r x"}, content=[diff, *growing_update("{}")["content"]])
+    )
+    assert (runs["status"], runs["content"]) == ("in_progress", [diff])
+    ended = {"status": "completed", "content": growing_update("done")["content"]}
+    assert with_grown_arguments(ended) is ended
+
+
+@pytest.mark.parametrize("text", ["[1]", '"rm"', "{" * 5000, '{"command": 3', "null"])
+def test_growing_arguments_that_are_no_object_stay_unknown(text: str) -> None:
+    call = Call("c1", "execute", "item_1", "", kind="execute", title="Bash")
+    call.merge(with_grown_arguments(growing_update(text)))
+    assert rule_metadata(call, {"title": "Bash"}) == {"opaque": True}
+
+
+def test_the_change_of_an_edit_stays_when_words_end_it() -> None:
+    diff = {"type": "diff", "path": "/p/a", "oldText": "x\n", "newText": "y\n"}
+    words = {"type": "content", "content": {"type": "text", "text": "Replaced 1 occurrence"}}
+    call = call_of({"kind": "edit", "title": "Editing a", "content": [diff]}, content=[words])
+    [file] = [part for part in content_of(call, failed=False) if isinstance(part, FileRefPart)]
+    assert (file.path, "+y" in (file.diff or "")) == ("/p/a", True)
+    assert output_of(call) == "Replaced 1 occurrence"
+    call.merge({"content": [{**diff, "newText": "z\n"}]})
+    assert [block["newText"] for block in call.content] == ["z\n"], "a newer change takes its place"
+    assert not [part for part in content_of(call, failed=True) if isinstance(part, FileRefPart)]
+
+
+def test_title_that_is_an_mcp_tools_name_is_the_name() -> None:
+    assert name_of({"kind": "other", "title": "mcp__scripted__echo"}) == "mcp__scripted__echo"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 import universal
 from shim.agents.login_signs import place
 from shim.host.files.roots import repository_above
+from shim.host.terminals.shell_command import Enclose
 from shim.lib.errors import AgentStartFailed, InvalidRequest
 from shim.processes import sandbox_start
 from shim.processes.egress import Egress, Reach
@@ -24,7 +26,7 @@ from universal.launch import LaunchOptions, LaunchSpec
 from universal.lib.jsonvalue import obj
 from universal.permissions import Rule
 from universal.refusals import View
-from universal.sandbox import TIGHTER, Bounds, Level, SandboxUse, bounds_of, strictest, tighter_of
+from universal.sandbox import NO_NEEDS, TIGHTER, Bounds, Level, SandboxUse, bounds_of, strictest, tighter_of
 from universal.session.values import Fields, SessionRecord
 from universal.setup import ConfigAgent
 
@@ -184,6 +186,30 @@ async def sight_here(
     """Return `bounds_here`, and what a process with these options sees (`view`)."""
     found, why = await bounds_here(wanted, environ)
     return found, why, await view(spec, found, options.binary, options.directory, environ)
+
+
+def shell_sandbox(settings: Level, environ: Mapping[str, str], is_trusted: Callable[[str], bool], of_session: Level) -> Enclose:
+    """Return what holds terminals and shell lines: `project` where nobody has trusted the project, if no level is set.
+
+    In: the levels of the settings and of the session; whether a directory's settings are trusted, blocking. Rules are for agents.
+    """
+    level = strictest(settings, of_session)
+
+    def enclose_shell(argv: Sequence[str], directory: str) -> Sequence[str]:
+        is_needed = level == "auto" and not is_trusted(directory)
+        bounds = bounds_of("project" if is_needed else level, ())
+        if bounds is None:
+            return argv
+        try:
+            if (made_by := tool(environ)).why:
+                raise AgentStartFailed(made_by.why)
+            return enclose(made_by, _enclosure(NO_NEEDS, bounds, argv[0], directory, environ), argv)
+        except AgentStartFailed as error:
+            if bounds.level == "strict":
+                raise PermissionError(errno.EACCES, f"the sandbox is strict, and none can be made here. {error}") from error
+            return argv
+
+    return enclose_shell
 
 
 async def view(spec: AgentSpec, bounds: Bounds | None, program: str, directory: str, environ: Mapping[str, str]) -> View | None:

@@ -20,6 +20,7 @@ from aiohttp import BasicAuth, web
 from shim.agents.command_files import CommandFiles
 from shim.agents.directory_offers import DirectoryOffers
 from shim.agents.install import Installer
+from shim.agents.sandboxes import shell_sandbox
 from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
@@ -292,6 +293,8 @@ async def start(
         snapshots=snapshots,
         is_idle=lambda: len(sessions.index.busy()) < (os.cpu_count() or 1),
     )
+    families = frozenset(family for agent in agents.list_agents() for family in agent.spec.rules.project_settings.reads)
+    enclose_shell = partial(shell_sandbox, settings.sandbox, environ, partial(trust.is_trusted, families=families))
     room = AgentRoom(_agent_limit(settings), lambda: sessions.index.running_agents())
     host = HostFeed()
     member = _member(app, services, hub, host, room)
@@ -330,6 +333,7 @@ async def start(
             room=room,
             tapes=_tapes(services),
             spares=spares,
+            enclose_shell=enclose_shell,
         ),
         member.make_remotes,
     )
@@ -360,8 +364,18 @@ async def start(
     services.projects, services.config, services.worktrees = projects, config, worktrees
     services.universal = Universal(names, installs, Traces(store), member.nodes(services), plans)
     services.opencode2 = opencode2
-    services.terminals = Terminals(clock=clock, ids=ids, environ=environ, owner=owner, changes=host)
-    services.shells = Shells(settings.data_dir / "shell", clock=clock, ids=ids, environ=environ, owner=owner, changes=host)
+    services.terminals = Terminals(
+        clock=clock, ids=ids, environ=environ, owner=owner, changes=host, enclose=enclose_shell("auto")
+    )
+    services.shells = Shells(
+        settings.data_dir / "shell",
+        clock=clock,
+        ids=ids,
+        environ=environ,
+        owner=owner,
+        changes=host,
+        enclose=enclose_shell("auto"),
+    )
     services.workspaces = Workspaces(store, projects, worktrees, clock=clock, ids=ids, changes=host)
     services.copies = ProjectCopies(store, projects, host)
     services.tui_control = TuiControl()

@@ -63,7 +63,8 @@ class Tool:
 class Enclosure:
     """Absolute places of one start. `readable` and `writable` may be missing; `fixed` lie in `writable`.
 
-    `starter`: arguments before the agent's own, of what connects it where it has no network (`sandbox_start`); () if it has one.
+    `starter`: arguments before the agent's own, of what connects it where it has no network (`sandbox_start`). () if it has one,
+    or is to have none at all.
     """
 
     bounds: Bounds
@@ -111,7 +112,7 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str]) -> list[str]:
             f"The agent was not started: a sandbox around {root} would hold your whole home, with its logins and keys. "
             "Open a folder of a project, or set `sandbox` to off for this agent."
         )
-    args = [tool.path, *_namespaces(), *(["--unshare-net"] if place.starter else [])]
+    args = [tool.path, *_namespaces(), *(["--unshare-net"] if place.bounds.web is not None else [])]
     base: Verdict = _verdict(place.bounds, ANY_NAME)
     is_open = decide("external_directory", [f"/{ANY_NAME}"], place.bounds.outside) == "allow"
     args += _open_system(base) if is_open else _system(home)

@@ -13,17 +13,23 @@ from contextlib import closing
 
 import pytest
 
+from shim.processes.sandbox import find_tool
+
 from .support.bench import CLAUDE, DATABASE, Bench, bench
-from .support.children import wait_for
+from .support.children import processes_with, wait_for
 from .support.wire import Json, texts, tools
 
+TOOL = find_tool(os.environ.get("PATH", os.defpath))
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 TURN_S = 90
 
 
-@pytest.fixture(params=[CLAUDE, "codex", "pi", "claude-agent-acp"])
+@pytest.fixture(params=[CLAUDE, f"{CLAUDE} in a sandbox", "codex", "pi", "claude-agent-acp"])
 def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    with bench(request.param, SHIM_OUTLIVE="true") as made:
+    name, _, is_held = request.param.partition(" ")
+    if is_held and TOOL.why:
+        pytest.skip(f"no sandbox can be made here: {TOOL.why}")
+    with bench(name, SHIM_OUTLIVE="true", **({"SHIM_SANDBOX": "project"} if is_held else {})) as made:
         yield made
 
 
@@ -66,6 +72,8 @@ def test_an_open_permission_is_answered_to_the_next_server(server: Bench, kill: 
         assert server.shim.child.wait(10) == 0
     server.restart(kill=kill)
     assert session in server.api.status(), server.shim.child.log()[-4000:]
+    if "SHIM_SANDBOX" in server.settings:
+        assert any("bwrap" in line for line in processes_with(str(server.place.root)).values()), "the holder is outside"
     again = request_of(server)
     assert (again["id"], again["sessionID"]) == (request["id"], session)
     server.api.post(f"/permission/{again['id']}/reply", {"reply": "once"})

@@ -19,6 +19,7 @@ from shim.processes.sandbox import Enclosure, enclose, find_tool
 from universal.sandbox import bounds_of
 
 from .support.bench import Bench, Watch, bench
+from .support.children import wait_for
 from .support.servers import configure
 from .support.wire import Stream, texts
 
@@ -164,3 +165,29 @@ def test_the_number_of_processes_has_a_limit(tmp_path: Path, monkeypatch: pytest
         shutil.rmtree(place)
     assert "fork" in done.stderr.lower(), done
     assert done.stdout == "" or "retry" in done.stderr, "dash gives up, and bash waits until others have ended"
+
+
+def test_lines_and_terminals_of_a_person_are_held_in_an_untrusted_project() -> None:
+    """Without settings that run something there is nothing to trust, and nothing is held."""
+    with bench("mock") as bed:
+        outside, project = bed.place.root / "outside", bed.place.project
+        outside.mkdir()
+        (outside / "secret").write_text(SECRET)
+
+        def outputs_of(name: str) -> tuple[str, str]:
+            """What `!command` and a terminal show of a file outside."""
+            session = bed.api.session()
+            line = f"cat {outside}/secret; touch {name}"
+            bed.api.post(f"/session/{session}/shell", {"agent": "build", "command": line})
+            args = ["-c", f"(cat {outside}/secret; tty) > {name}.txt 2>&1; touch {name}.done"]
+            bed.api.post("/pty", {"command": "/bin/sh", "args": args})
+            wait_for(lambda: (project / f"{name}.done").exists(), 20, "the terminal does not end")
+            return str(bed.api.messages(session)), (project / f"{name}.txt").read_text()
+
+        line, terminal = outputs_of("free")
+        assert SECRET in line and SECRET in terminal
+        (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"planted": {"command": "sh"}}}))
+        line, terminal = outputs_of("held")
+        assert SECRET not in line and SECRET not in terminal
+        assert terminal.splitlines()[-1].startswith("/dev/"), "it is a terminal all the same"
+        assert (project / "held").exists(), "work in the project goes on"

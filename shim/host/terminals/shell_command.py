@@ -18,6 +18,13 @@ OUTPUT_LIMIT_CHARS = 1_000_000
 KILL_GRACE_S = 1.0
 """Seconds between SIGTERM and SIGKILL of a stop."""
 FALLBACK_SHELL = "/bin/sh"
+Enclose = Callable[[Sequence[str], str], Sequence[str]]
+"""Puts what holds a command before it. In: a program with its arguments, and its directory. Blocking. Raises OSError."""
+
+
+def leave_command(argv: Sequence[str], directory: str) -> Sequence[str]:
+    """Return a command as it is: nothing holds it."""
+    return argv
 
 
 def shell_of(environ: Mapping[str, str]) -> str:
@@ -30,6 +37,7 @@ class ShellCommand:
     """One run of a command, with stdout and stderr in one stream. It leads a process group.
 
     `command` is a line for the shell, or a program with its arguments. `limit_chars` limits the output passed to `on_output`.
+    `enclose` holds a line.
     """
 
     def __init__(
@@ -41,6 +49,7 @@ class ShellCommand:
         *,
         on_started: Callable[[], None] | None = None,
         limit_chars: float = OUTPUT_LIMIT_CHARS,
+        enclose: Enclose = leave_command,
     ) -> None:
         self._command = command
         self._cwd = cwd
@@ -48,6 +57,7 @@ class ShellCommand:
         self._on_output = on_output
         self._on_started = on_started
         self._limit_chars = limit_chars
+        self._enclose = enclose
         self._process: asyncio.subprocess.Process | None = None
         self.stopped = False
         self._is_killed = False
@@ -57,7 +67,7 @@ class ShellCommand:
         if not isinstance(self._command, str):
             return self._command
         shell = self._env.get("SHELL") or "/bin/sh"
-        return (shell if os.access(shell, os.X_OK) else "/bin/sh", "-c", self._command)
+        return self._enclose((shell if os.access(shell, os.X_OK) else "/bin/sh", "-c", self._command), self._cwd)
 
     async def run(self) -> int:
         """Run the command and return its exit code, negative for a signal. A cancellation ends it.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shim.host.changes import HostFeed, ShellCreated, ShellDeleted, ShellExited
-from shim.host.terminals.shell_command import ShellCommand, shell_of
+from shim.host.terminals.shell_command import Enclose, ShellCommand, leave_command, shell_of
 from shim.host.values import ShellInfo, ShellStatus
 from shim.lib.clock import Clock
 from shim.lib.disk import is_folder, private_folder
@@ -79,13 +79,22 @@ class Shells:
     """All commands of the server. Used from one event loop."""
 
     def __init__(
-        self, folder: Path, *, clock: Clock, ids: Ids, environ: Mapping[str, str], owner: str, changes: HostFeed
+        self,
+        folder: Path,
+        *,
+        clock: Clock,
+        ids: Ids,
+        environ: Mapping[str, str],
+        owner: str,
+        changes: HostFeed,
+        enclose: Enclose = leave_command,
     ) -> None:
         self._folder = folder
         self._clock = clock
         self._ids = ids
         self._environ = process_family.with_owner(environ, owner) if owner else environ
         self._changes = changes
+        self._enclose = enclose
         self._shells: dict[str, Shell] = {}
         self._closed = False
         self._swept = False
@@ -125,6 +134,7 @@ class Shells:
             lambda text: self._on_output(id_, text),
             on_started=lambda: self._note_start(id_),
             limit_chars=OUTPUT_LIMIT_BYTES,
+            enclose=self._enclose,
         )
         info = ShellInfo(id_, command, place, program, str(file), metadata, self._clock.now_ms())
         shell = self._shells[id_] = Shell(directory, info, process, file, out)

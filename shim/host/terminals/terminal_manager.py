@@ -27,7 +27,7 @@ from pathlib import Path
 
 from shim.host.changes import HostChange, HostFeed, TerminalCreated, TerminalDeleted, TerminalExited, TerminalUpdated
 from shim.host.terminals.scrollback import Scrollback, Watcher
-from shim.host.terminals.shell_command import shell_of
+from shim.host.terminals.shell_command import Enclose, leave_command, shell_of
 from shim.host.values import TerminalInfo
 from shim.lib.clock import Clock
 from shim.lib.disk import is_folder
@@ -56,12 +56,16 @@ _OPEN = 'exec "$@" <>"$0" >&0 2>&0'
 
 @dataclass(frozen=True, slots=True)
 class PtySpec:
-    """The program to run. `argv[0]` is an absolute path. `token` is in the environment's `MARK` and identifies its family."""
+    """The program to run. `argv[0]` is an absolute path. `token` is in the environment's `MARK` and identifies its family.
+
+    `start`: the program as it is started, with what holds it before it; () for `argv`.
+    """
 
     argv: Sequence[str]
     cwd: str
     environment: ChildEnvironment
     token: str
+    start: Sequence[str] = ()
 
 
 class PtyProcess:
@@ -94,7 +98,7 @@ class PtyProcess:
             os.set_blocking(self._master, False)
             self.resize(ROWS, COLUMNS)
             process = await child_process.start(
-                ("/bin/sh", "-c", _OPEN, os.ttyname(self._slave), *self._spec.argv),
+                ("/bin/sh", "-c", _OPEN, os.ttyname(self._slave), *(self._spec.start or self._spec.argv)),
                 cwd=self._spec.cwd,
                 environment=self._spec.environment,
                 stdout=self._slave,
@@ -289,6 +293,7 @@ class Terminals:
         owner: str,
         changes: HostFeed,
         limit: int = TERMINALS_LIMIT,
+        enclose: Enclose = leave_command,
     ) -> None:
         self._clock = clock
         self._ids = ids
@@ -296,6 +301,7 @@ class Terminals:
         self._owner = owner
         self._changes = changes
         self._limit = limit
+        self._enclose = enclose
         self._open: dict[str, Terminal] = {}
         self._tokens: dict[str, str] = {}
         self._tickets: dict[str, _Ticket] = {}
@@ -441,7 +447,8 @@ class Terminals:
         if self._owner:
             inherited = process_family.with_owner(inherited, self._owner)
         environment = child_environment(inherited, ENVIRONMENT, ",".join(tokens))
-        return PtySpec((path, *new.args, *login), cwd, environment, tokens[1])
+        argv = (path, *new.args, *login)
+        return PtySpec(argv, cwd, environment, tokens[1], self._enclose(argv, cwd))
 
     def _note_exit(self, id_: str, code: int) -> None:
         terminal = self._open.pop(id_, None)

@@ -14,6 +14,7 @@ from pathlib import Path
 from shim.agents.catalog import GENERAL
 from shim.agents.directory import Agent
 from shim.agents.offered_commands import SEPARATOR, Template, commands, native_command, withheld
+from shim.agents.sandboxes import level_of
 from shim.host.files.roots import repository_of, within
 from shim.host.terminals.shell_command import ShellCommand
 from shim.lib import disk
@@ -217,7 +218,7 @@ async def _expand(
     refusals = await _refusals_of(lines, manager, actor, mode, body)
     for line, why in refusals.items():
         actor.main.status("notice", f"A shell line of /{command.name} did not run: {line.strip()}. {why}")
-    outputs = {line: NOT_RUN if line in refusals else await _output_of(line, directory, manager) for line in lines}
+    outputs = {line: NOT_RUN if line in refusals else await _output_of(line, actor, manager) for line in lines}
     text = "".join(outputs[piece.text] if piece.is_command else piece.text for piece in pieces)
     mentions = "\0".join(piece.text for piece in pieces if not piece.is_command)
     parts: list[Part] = [Text("", text)]
@@ -281,10 +282,11 @@ async def _refusals_of(
     return {line: reason for line, reason in why.items() if reason}
 
 
-async def _output_of(line: str, directory: str, manager: SessionManager) -> str:
+async def _output_of(line: str, actor: SessionActor, manager: SessionManager) -> str:
     output: list[str] = []
     environment = child_environment(manager.deps.agents.environment(), {})
-    run = ShellCommand(line, directory, environment, output.append)
+    enclose = manager.deps.enclose_shell(level_of(actor.main.session.record, None))
+    run = ShellCommand(line, actor.directory, environment, output.append, enclose=enclose)
     try:
         async with asyncio.timeout(SHELL_TIMEOUT_S):
             await run.run()

@@ -8,6 +8,7 @@ import signal
 import time
 from typing import Any
 
+from shim.agents.sandboxes import level_of
 from shim.host.terminals.shell_command import ShellCommand
 from shim.lib.errors import InvalidRequest
 from shim.processes.child_environment import child_environment
@@ -48,7 +49,8 @@ class _Run:
         self._message, self._call, self._result, self._call_id = (ids.new("item") for _ in range(4))
         self._output: list[str] = []
         environment = child_environment(manager.deps.agents.environment() | actor.main.variables, {})
-        self._process = ShellCommand(command, actor.directory, environment, self._on_output)
+        enclose = manager.deps.enclose_shell(level_of(actor.main.session.record, None))
+        self._process = ShellCommand(command, actor.directory, environment, self._on_output, enclose=enclose)
 
     def _item(
         self, item_id: str, kind: ItemKind, role: ItemRole, *content: ContentPart, complete: bool, **metadata: Any

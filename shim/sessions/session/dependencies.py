@@ -15,6 +15,7 @@ from shim.agents.spares.spare_agents import SpareAgents
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.config.setups import Setups
 from shim.host.git.trees import Trees
+from shim.host.terminals.shell_command import Enclose, leave_command
 from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.clock import Clock
 from shim.lib.ids import Ids
@@ -26,6 +27,7 @@ from shim.sessions.session.tape import Tapes
 from shim.store.base import Store
 from universal.permissions import DirectoryRules
 from universal.refusals import Kind
+from universal.sandbox import Level
 from universal.tools.accesses import Place
 from universal.unattended_policy import WAIT, UnattendedPolicy
 
@@ -130,6 +132,8 @@ class SessionDeps:
     spares: SpareAgents | None = None
     """Agents that wait for a session. None: every agent is started for its session."""
     unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)
+    enclose_shell: Callable[[Level], Enclose] = lambda _level: leave_command
+    """Returns what holds shell lines of a person and of commands. In: the level of the session."""
     refusal_counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(get_args(Kind), 0)))
     """What sandboxes have refused since the server's start, as far as that is known, by kind."""
     call_later: Callable[[float, Callable[[], None]], Timer] = call_later

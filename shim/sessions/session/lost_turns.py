@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import structlog
 
+from shim.agents.sandboxes import view
 from shim.lib.errors import StoreError
 from shim.processes import process_family
 from shim.processes.held_process import HeldProcess, NumberedLine, tape_of
@@ -31,6 +32,7 @@ from shim.store.base import Store
 from universal.codec import Fact, Output, PermissionReply, Prompt, QuestionReply, SetTimer, ToolCheck
 from universal.events import ErrorData, EventType, ItemData, PermissionData, QuestionData
 from universal.lib.jsonvalue import JsonObject
+from universal.sandbox import Bounds
 from universal.turn import Input, State, TurnMachine
 
 log = structlog.get_logger()
@@ -184,6 +186,7 @@ class _Replay:
         self._said = row["state"]
         self._open = _Open()
         self._skip = int(row["lines"])
+        self._bounds: Bounds | None = None
 
     async def take_up(self, actor: SessionActor) -> None:
         """Go on with the turn. Raises NotExact, OSError, and what values of another form raise."""
@@ -230,6 +233,8 @@ class _Replay:
         dispatcher.unattended = prompts[current].unattended_policy if current is not None else None
         resumes, reads_project, may_use = said["process"]
         dispatcher.may_use_project_settings, dispatcher.has_project_settings = may_use, reads_project
+        seen = await view(agent.spec, self._bounds, agent.located.path or "", actor.directory, env)
+        actor.process.sandbox.hold(self._bounds, self._bounds, seen, may_change=True)
         tape.process = process
         actor.process.chosen = (said["chosen"][0], said["chosen"][1])
         take = actor.process.take_up(said["agent"], codec, process, tape, resumes=resumes, reads_project=reads_project)
@@ -253,6 +258,7 @@ class _Replay:
             while tape.lines < at:
                 self._open.note(codec.receive(lines[tape.lines]))
             if name:
+                self._bounds = args[0].bounds if name == "launch" else self._bounds
                 self._open.call(name, args)
                 outputs: Any = getattr(codec, name)(*args)
                 if isinstance(outputs, list):

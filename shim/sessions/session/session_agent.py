@@ -149,7 +149,8 @@ class SessionAgent:
 
     async def _spawn(self, agent: Agent, options: LaunchOptions, on_lines: OnLines, on_exit: OnExit) -> bool:
         """Start a process. False if it was dropped or has exited before it was ready. Raises AgentError."""
-        tapes = self._deps.tapes if options.bounds is None and not options.setup.has_formatters else None
+        reaches_by_us = options.bounds is not None and options.bounds.web is not None  # its proxy ends with this server
+        tapes = None if reaches_by_us or options.setup.has_formatters else self._deps.tapes
         tape = None if tapes is None else tapes.begin(self._session_id, agent)
         codec = agent.spec.make(self._deps.ids.factory() if tape is None else tape.new_id)
         if tape is not None:

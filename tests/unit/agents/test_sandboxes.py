@@ -17,7 +17,7 @@ from shim.processes.sandbox import Tool
 from universal.agent_spec import AgentSpec
 from universal.launch import LaunchSpec
 from universal.permissions import PERMISSION_KEYS, Rule
-from universal.sandbox import bounds_of
+from universal.sandbox import Level, bounds_of
 from universal.session.values import SessionRecord
 from universal.setup import ConfigAgent
 
@@ -31,6 +31,11 @@ def find(monkeypatch: pytest.MonkeyPatch, tool: Tool) -> None:
         return tool
 
     monkeypatch.setattr(sandboxes, "find_tool", find_tool)
+
+
+@pytest.fixture
+def _tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    find(monkeypatch, Tool("/usr/bin/bwrap"))
 
 
 def test_the_stricter_of_the_servers_and_the_agents_level_counts() -> None:
@@ -185,3 +190,36 @@ def test_webfetch_is_held_by_the_kernel_only_without_a_network() -> None:
     assert "webfetch" not in sandboxes.held_keys(codex, bounds_of("project", ()))
     assert "webfetch" in sandboxes.held_keys(codex, bounds_of("project", (Rule("webfetch", "*", "deny"),)))
     assert sandboxes.held_keys(codex, None) == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "of_session", "is_trusted", "is_held", "has_network"),
+    [
+        ("auto", "auto", True, False, True),
+        ("auto", "auto", False, True, True),
+        ("off", "auto", False, False, True),
+        ("project", "auto", True, True, True),
+        ("strict", "auto", True, True, False),
+        ("auto", "strict", True, True, False),
+        ("off", "project", True, True, True),
+    ],
+)
+@pytest.mark.usefixtures("_tool")
+def test_shell_lines_are_held_where_a_level_says_so_or_the_project_is_untrusted(
+    settings: Level, of_session: Level, is_trusted: bool, is_held: bool, has_network: bool, tmp_path: Path
+) -> None:
+    environ = {"HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
+    project = tmp_path / "project"
+    project.mkdir()
+    held = sandboxes.shell_sandbox(settings, environ, lambda _: is_trusted, of_session)(("/bin/sh", "-c", "ls"), str(project))
+    assert list(held[-3:]) == ["/bin/sh", "-c", "ls"]
+    assert ("--unshare-pid" in held) is is_held
+    assert ("--unshare-net" not in held) is has_network
+
+
+def test_without_a_tool_only_a_strict_sandbox_refuses_shell_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find(monkeypatch, Tool(why="There is no program bwrap."))
+    line, home = ("/bin/sh", "-c", "ls"), {"HOME": str(tmp_path / "home")}
+    assert sandboxes.shell_sandbox("project", home, lambda _: True, "auto")(line, str(tmp_path)) == line
+    with pytest.raises(OSError, match="There is no program bwrap"):
+        sandboxes.shell_sandbox("strict", home, lambda _: True, "auto")(line, str(tmp_path))

@@ -93,7 +93,7 @@ def test_root_has_another_name_inside(project: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_network_of_its_own(project: Path) -> None:
     assert "--unshare-net" not in command(project)
-    assert "--unshare-net" in command(project, starter=["python", "start.py"])
+    assert "--unshare-net" in command(project, level="strict")
 
 
 def test_the_agent_comes_last_with_a_limit_of_processes_unless_it_is_root(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,9 @@ from functools import cache
 from typing import Any
 
 from shim.sessions.session.session_state import SessionState
-from tests.support import replays
 from tests.support.opencode1_views import view
+from tests.support.recordings import read
+from tests.support.replay import Replay, codec_of
 from universal.codec import Catalogue, Fact, Output, Prompt, Signal
 from universal.events import EventType
 from universal.items import Item, ItemKind, ItemRole
@@ -80,8 +81,8 @@ def _face(states: list[SessionState], hub: Any) -> dict[str, Any]:
 @cache
 def look(name: str) -> Evidence:
     """One recording, by its path below compat_fixtures/agents; played once."""
-    recording = replays.recording_of(name)
-    played = replays.replay_of(name, recording).play(recording)
+    recording = read(name)
+    played = Replay(recording.agent, codec_of(recording.agent)).play(recording)
     return Evidence(
         name=name,
         outputs=tuple(played.outputs),

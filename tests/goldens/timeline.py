@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support import recordings, replays
-from tests.support.replay import Replay
+from tests.support import recordings
+from tests.support.replay import Replay, codec_of
 from universal.codec import Command, Output, SetTimer
 from universal.launch import Exit
 from universal.turn import Input
@@ -102,7 +102,7 @@ def names() -> list[str]:
 def timeline(name: str) -> Timeline:
     """The steps of one recording."""
     recording = recordings.read(name)
-    replay = replays.replay_of(name, recording)
+    replay = Replay(recording.agent, codec_of(recording.agent))
     made = Timeline(replay.agent)
     replay.codec = _Spy(replay.codec, made)  # type: ignore[assignment]
     _watch(replay, made)

@@ -20,7 +20,7 @@ from shim.dev.record.packs import read_rows, recordings_in
 from shim.faces.opencode2.dialects import DIALECTS
 from tests.support.opencode2_fold import ENDS
 from tests.support.recordings import ROOT, is_ours, names
-from tests.support.replays import play
+from tests.support.replay import play
 from tests.support.two_faces import second_of
 from universal.events import UniversalEvent
 

@@ -1,8 +1,8 @@
 """Recordings of real agents: `AGENT/VERSION/SCENE` and `mock/SCENE` of `compat_fixtures/agents` (`shim.dev.record.packs`).
 
-The first line is {cmd, env, agent, version, scene}; then one line per message, {t, dir, msg}: `in` what was written to
-the agent, `out` what it said, `err` its stderr, `sig` what was done to the process, `exit` {code} or {signal}. What
-`opencode-shim record` made has our commands too (`do`). A native OpenCode server has rows `http` and `sse`, and no first line.
+The first line is {cmd, env, agent, version, scene, launch}; then one line per message, {t, dir, msg}: `do` what our session did,
+`in` what was written to the agent, `out` what it said, `err` its stderr, `sig` what was done to the process, `exit` {code} or
+{signal}. `native` has the messages that a native OpenCode server answered in the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from shim.dev.record.driver import is_own
 from shim.dev.record.packs import read_rows, read_text, recordings_below
 
 ROOT = Path(__file__).parents[2] / "compat_fixtures" / "agents"
-NATIVE = "opencode"
+OPENCODE2 = "opencode2/"
+"""Beginning of the names of recordings of OpenCode 2's server, which stand beside those of agents: `opencode2/BUILD/SCENE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ class Recording:
 
 def path_of(name: str) -> Path:
     """The path of a recording, by the one below compat_fixtures/agents without the ending."""
+    if name.startswith(OPENCODE2):
+        return ROOT.parent / "opencode2" / "agent" / f"{name.removeprefix(OPENCODE2)}.jsonl"
     return ROOT / f"{name}.jsonl"
 
 
@@ -84,11 +87,6 @@ def path_of(name: str) -> Path:
 def is_ours(name: str) -> bool:
     """Whether `opencode-shim record` made it."""
     return is_own(path_of(name))
-
-
-def has_commands(name: str) -> bool:
-    """Whether it holds our commands. An earlier recorder wrote none, and they were added to some of its recordings."""
-    return "launch" in json.loads(read_text(path_of(name)).partition("\n")[0])
 
 
 def names(agent: str = "") -> list[str]:
@@ -105,15 +103,11 @@ def _all_names() -> tuple[str, ...]:
 
 def read(name: str) -> Recording:
     """One recording, whatever its form."""
-    agent, *_, scene = name.split("/")
+    scene = name.rpartition("/")[2]
     about = json.loads(read_text(path_of(name)).partition("\n")[0])
-    version = name.split("/")[1] if name.count("/") == 2 else ""
-    if agent == NATIVE and "cmd" not in about:
-        messages = [Row(row["dir"], row, 0.0) for row in read_rows(path_of(name))]
-        return Recording(agent, version, scene, (), {}, (*messages, Row("exit", {"code": 0}, 0.0)))
     return Recording(
-        agent=about.get("agent", agent) if has_commands(name) else agent,
-        version=version,
+        agent=about["agent"],
+        version=name.split("/")[1] if name.count("/") == 2 else "",
         scene=scene,
         argv=tuple(about.get("cmd", ())),
         environment=about.get("env", {}),

@@ -1,7 +1,8 @@
 """The replay engine: plays a recording to its codec as a session would, through the journal and the projection.
 
-A subclass for each form of recording says how recorded rows become lines of the agent and commands of ours; see `replays`.
-The turn machine of each session is driven by the codec's signals, and everything that came out is kept.
+A recording holds the commands of the session (`do`). The turn machine of each session is driven by the codec's signals, and
+everything that came out is kept. Ids of our requests may have changed since: the n-th request of a kind is the n-th of that kind
+in the recording, and its recorded answer is the answer to ours.
 """
 
 from __future__ import annotations
@@ -13,18 +14,34 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from shim.dev.record.driver import counting_ids
+from shim.dev.record.report import request_of
 from shim.lib.clock import ManualClock
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from tests.support.opencode1_views import view
-from tests.support.recordings import Recording, Row
+from tests.support.recordings import Recording, Row, read
 from tests.support.scripted_model import Recorder
 from tests.support.session_states import bare, begin, show
+from universal import host
 from universal.agents import kit
 from universal.agents.acp.ends import HISTORY
 from universal.agents.acp.spec import custom_spec
-from universal.codec import Fact, Interrupt, Output, Prompt, SetTimer, Signal, ToolCheck, WriteLine
+from universal.codec import (
+    Attachment,
+    Fact,
+    Interrupt,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    SetTimer,
+    Signal,
+    Stop,
+    ToolCheck,
+    WriteLine,
+)
 from universal.events import EventType, PermissionData, UnparsedData
+from universal.host import HostAnswer
 from universal.items import Item, ItemKind, ItemRole
 from universal.launch import Exit, LaunchOptions
 from universal.registry import agents
@@ -34,8 +51,15 @@ DIRECTORY = "/home/user/project"
 ITEMS = (EventType.ITEM_STARTED, EventType.ITEM_DELTA, EventType.ITEM_COMPLETED)
 UNSEEN = (ItemKind.STATUS, ItemKind.SYSTEM)
 """Items that are no part of a turn."""
+Wire = dict[str, Any]
 Child = str | Literal["any"] | None
 """A subagent's key, None for the main session, or "any"."""
+
+
+def play(name: str) -> Replay:
+    """One recording by its name (`recordings.read`), played to its end."""
+    recording = read(name)
+    return Replay(recording.agent, codec_of(recording.agent)).play(recording)
 
 
 def codec_of(agent: str) -> Any:
@@ -49,16 +73,6 @@ def codec_of(agent: str) -> Any:
 def encode(msg: Any) -> bytes:
     """A recorded message as the line that it was."""
     return (msg if isinstance(msg, str) else json.dumps(msg, ensure_ascii=False)).encode()
-
-
-def option(argv: tuple[str, ...], name: str) -> str | None:
-    """The value of `--name value` or `--name=value`."""
-    for place, word in enumerate(argv):
-        if word == f"--{name}":
-            return argv[place + 1]
-        if word.startswith(f"--{name}="):
-            return word.partition("=")[2]
-    return None
 
 
 def open_store() -> MemoryStore:
@@ -88,19 +102,33 @@ class Replay:
     timers: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Key of a timer of the codec -> seconds of the recording at which it was set and runs out."""
     now_s: float = 0.0
+    recorded: list[Wire] = field(default_factory=list)
+    """What was written to the agent in the recording."""
+    _ours: dict[str, list[Any]] = field(default_factory=dict)
+    """Kind of request -> ids of ours that have no recorded one yet."""
+    _names: dict[str, Any] = field(default_factory=dict)
+    """Recorded id of a request, as JSON -> ours."""
+    _at_once: list[str] = field(default_factory=list)
+    """Keys of prompts that were written while a turn ran, so that the agent queued them itself."""
+    _metadata: dict[str, Wire] = field(default_factory=dict)
+    """Key of a prompt -> what its item keeps beside the text."""
+    _is_over: bool = False
+    """Whether the codec has stopped the agent, so that what it still says does not count."""
+    _asked: set[str] = field(default_factory=set)
+    """Recorded ids of requests, as JSON."""
 
     def __post_init__(self) -> None:
         self.open(None)
 
-    # --- rows: what the forms of recordings have of their own -----------------------------------------
+    # --- rows -----------------------------------------------------------------------------------------
 
     def play(self, recording: Recording) -> Self:
         """The whole recording, to the end of its process."""
-        self.launch(recording)
+        self.codec.launch(LaunchOptions(binary=recording.argv[0], directory=DIRECTORY, **recording.launch))
+        self.take(self.codec.start())
         for row in recording.rows:
             self.now_s = row.at_s
             self.run_timers(is_next_in=row.direction == "in")
-            self.before(row)
             self.row(row)
         return self
 
@@ -120,51 +148,90 @@ class Replay:
     def row(self, row: Row) -> None:
         """One row of the recording."""
         match row.direction:
+            case "do":
+                self._do(dict(row.msg))
             case "in":
-                self.command(row)
+                self._note_request(row.msg)
             case "out":
-                self.hear(encode(self.with_our_ids(row.msg)))
+                line = self._as_ours(row.msg)
+                if line is not None:
+                    self.hear(line)
             case "err":
-                self.stderr += str(row.msg) + "\n"
-            case "sig":
-                self.on_signal(row)
+                self.stderr += str(row.msg)
             case "exit":
                 signal = row.msg.get("signal")
                 number = signals.Signals[signal].value if isinstance(signal, str) else signal
                 self.exit(row.msg.get("code"), number)
 
-    def launch(self, recording: Recording) -> None:
-        """How the process was started."""
-        self.codec.launch(LaunchOptions(binary=self.agent, directory=DIRECTORY))
-        self.take(self.codec.start())
+    def _do(self, msg: Wire) -> None:
+        match msg.pop("command"):
+            case "prompt" | "steer" as command:
+                attachments = tuple(Attachment(**row) for row in msg.pop("attachments", ()))
+                at_once, metadata = msg.pop("at_once", False), msg.pop("metadata", None)
+                prompt = Prompt(**msg, attachments=attachments)
+                self._at_once += [prompt.key] * at_once
+                if metadata is not None:
+                    self._metadata[prompt.key] = metadata
+                self.give(prompt)
+                if at_once:
+                    self.take(self.codec.send(prompt))
+                elif command == "steer":
+                    self.apply(None, Input.OFFERED, prompt.key)
+                    self.take(self.codec.steer(prompt))
+            case "abort":
+                self.apply(None, Input.ABORT)
+            case "permission":
+                self.take(self.codec.send(PermissionReply(**msg)))
+            case "question":
+                self.take(self.codec.send(QuestionReply(**msg)))
+            case "host":
+                answer: HostAnswer = getattr(host, msg.pop("answer"))(**msg)
+                self.take(self.codec.on_host_answer(answer))
 
-    def before(self, row: Row) -> None:
-        """Whatever is due before this row."""
+    def _note_request(self, msg: Any) -> None:
+        """A line that was written then: whose answer is whose."""
+        self.recorded.append(msg)
+        request = request_of(msg) if isinstance(msg, dict) else None
+        if request is None or request[0] is None:
+            return
+        self._asked.add(json.dumps(request[0]))
+        waiting = self._ours.get(request[1])
+        if waiting:
+            self._names[json.dumps(request[0])] = waiting.pop(0)
 
-    def command(self, row: Row) -> None:
-        """A recorded line to the agent, as a command of ours."""
-
-    def on_signal(self, row: Row) -> None:
-        """A recorded signal to the process."""
-
-    def with_our_ids(self, msg: Any) -> Any:
-        """A recorded message with our ids in it."""
-        return msg
+    def _as_ours(self, msg: Any) -> bytes | None:
+        """A line of the agent with our id in it; None for the answer to a request that we do not make any more."""
+        if not isinstance(msg, dict):
+            return str(msg).encode()
+        place = msg["response"] if msg.get("type") == "control_response" else msg
+        key = "request_id" if place is not msg else "id"
+        answer = place is not msg or ("id" in msg and "method" not in msg and msg.get("type", "response") == "response")
+        id_ = json.dumps(place.get(key))
+        if answer and id_ in self._asked:
+            if id_ not in self._names:
+                return None
+            place = {**place, key: self._names[id_]}
+            msg = {**msg, "response": place} if key == "request_id" else place
+        return encode(msg)
 
     def hear(self, line: bytes) -> None:
         """A line of the recording comes in."""
         self.receive(line)
 
-    def written_line(self, msg: dict[str, Any]) -> None:
+    def written_line(self, msg: Wire) -> None:
         """The codec has written this."""
+        request = request_of(msg)
+        if request is not None and request[0] is not None:
+            self._ours.setdefault(request[1], []).append(request[0])
 
     def show_prompt(self, prompt: Prompt) -> None:
         """A person's prompt is put into the journal."""
-        show(self.states[None], prompt.key, prompt.text)
+        show(self.states[None], prompt.key, prompt.text, self._metadata.get(prompt.key))
 
     def dispatch(self, prompt: Prompt) -> None:
         """The turn machine hands a prompt over."""
-        self.take(self.codec.send(prompt))
+        if prompt.key not in self._at_once:
+            self.take(self.codec.send(prompt))
 
     def interrupt(self) -> None:
         """The turn machine wants the agent interrupted."""
@@ -174,7 +241,8 @@ class Replay:
 
     def receive(self, line: bytes) -> None:
         """One line of the agent."""
-        self.take(self.codec.receive(line))
+        if not self._is_over:
+            self.take(self.codec.receive(line))
 
     def prompt(self, text: str, **more: Any) -> None:
         """A prompt of the person; keys are prompt_1, prompt_2 ..."""
@@ -194,6 +262,7 @@ class Replay:
 
     def take(self, outputs: list[Output]) -> None:
         """Outputs of the codec, as the session acts on them."""
+        self._is_over = self._is_over or any(isinstance(output, Stop) for output in outputs)
         for output in outputs:
             self.outputs.append(output)
             if isinstance(output, Fact):

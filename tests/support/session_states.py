@@ -39,7 +39,7 @@ def begin(state: SessionState, directory: str, **metadata: Any) -> SessionState:
     return state
 
 
-def show(state: SessionState, item_id: str, text: str) -> None:
+def show(state: SessionState, item_id: str, text: str, metadata: dict[str, Any] | None = None) -> None:
     """A person's prompt, as it stands in the journal."""
     made = {"item_id": item_id, "kind": ItemKind.MESSAGE, "role": ItemRole.USER, "status": ItemStatus.COMPLETED}
-    state.record(EventType.ITEM_COMPLETED, ItemData(item=Item(**made, content=(TextPart(text=text),))))
+    state.record(EventType.ITEM_COMPLETED, ItemData(item=Item(**made, content=(TextPart(text=text),), metadata=metadata)))

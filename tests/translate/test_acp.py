@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 
 from shim.sessions.prompts.prompt_dispatch import Answer
-from tests.support import replays
-from tests.support.acp_replay import PROFILES
+from tests.support import replay as engine
 from tests.support.opencode1_views import view
 from tests.support.recordings import load_all
 from tests.support.replay import Replay
@@ -17,11 +16,13 @@ from universal.events import ErrorData, EventType
 from universal.items import FileRefPart, ItemKind, ItemRole
 
 RECORDINGS = load_all("acp")
-CLAUDE, CODEX, OPENCODE, PI, ZED = PROFILES
+VERSIONS = ("claude-agent-acp-0.100.0", "codex-acp-2.6.0", "opencode-1.18.33", "pi-acp-0.0.34", "zed-codex-acp-0.16.0")
+"""Folders of recordings. The older Rust adapter of Codex is played as an agent of which nothing is known."""
+CLAUDE, CODEX, OPENCODE, PI, ZED = VERSIONS
 
 
 def play(version: str, scene: str) -> Replay:
-    return replays.play(f"acp/{version}/{scene}")
+    return engine.play(f"acp/{version}/{scene}")
 
 
 def test_all_recordings_are_here() -> None:
@@ -91,7 +92,7 @@ def test_cards(name: tuple[str, str]) -> None:
     assert play(*name).cards() == CARDS[name]
 
 
-@pytest.mark.parametrize("version", PROFILES)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_an_edit_has_the_diff_of_the_file(version: str) -> None:
     replay = play(version, "read_edit")
     [ref] = [p for item in replay.items(ItemKind.TOOL_RESULT) for p in item.content if isinstance(p, FileRefPart) and p.diff]

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support import replays
+from tests.support import replay as engine
 from tests.support.opencode1_views import view
 from tests.support.recordings import load_all
 from tests.support.replay import Replay
@@ -21,7 +21,7 @@ RECORDINGS = load_all("amp")
 
 
 def play(scene: str) -> Replay:
-    return replays.play(f"amp/{VERSION}/{scene}")
+    return engine.play(f"amp/{VERSION}/{scene}")
 
 
 def test_all_recordings_are_here() -> None:

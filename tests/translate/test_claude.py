@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import replays
-from tests.support.command_replay import CommandReplay
+from tests.support import replay as engine
 from tests.support.recordings import Recording, load_all
 from tests.support.replay import Replay, codec_of
 from tests.support.replay_checks import check_replay
@@ -30,13 +29,13 @@ POWERS = "2.1.332-powers"
 HAVE_BOTH = sorted({r.scene for r in RECORDINGS if r.version == OLD} & {r.scene for r in RECORDINGS if r.version == NEW})
 
 
-def replay_of(engine: type[CommandReplay], recording: Recording) -> CommandReplay:
+def replay_of(form: type[Replay], recording: Recording) -> Replay:
     """A recording, played to a new codec."""
-    return engine("claude", codec_of("claude")).play(recording)
+    return form("claude", codec_of("claude")).play(recording)
 
 
 def play(version: str, scene: str) -> Replay:
-    return replays.play(f"claude/{version}/{scene}")
+    return engine.play(f"claude/{version}/{scene}")
 
 
 def test_all_recordings_are_here() -> None:
@@ -48,7 +47,7 @@ def test_all_recordings_are_here() -> None:
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=str)
 async def test_laws_of_every_recording(recording: Recording) -> None:
-    replay = replay_of(CommandReplay, recording)
+    replay = replay_of(Replay, recording)
     await check_replay(replay)
     check_titles(replay)
     check_children(replay)
@@ -75,7 +74,7 @@ def check_children(replay: Replay) -> None:
         assert replay.texts(ItemRole.USER, fact.child) == [fact.data.metadata["prompt"]]
 
 
-class Cut(CommandReplay):
+class Cut(Replay):
     """Hears the lines of a recording in pieces of any size."""
 
     def __post_init__(self) -> None:
@@ -95,7 +94,7 @@ class Cut(CommandReplay):
 @pytest.mark.parametrize("recording", RECORDINGS, ids=str)
 def test_cuts_do_not_matter(recording: Recording) -> None:
     """The same bytes, in pieces of any size, give the same outputs."""
-    assert replay_of(Cut, recording).outputs == replay_of(CommandReplay, recording).outputs
+    assert replay_of(Cut, recording).outputs == replay_of(Replay, recording).outputs
 
 
 def answers(lines: Iterable[Any]) -> dict[str, dict[str, Any]]:
@@ -111,7 +110,7 @@ def answers(lines: Iterable[Any]) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("recording", RECORDINGS, ids=str)
 def test_our_answers_are_those_of_the_recording(recording: Recording) -> None:
     recorded = answers(row.msg for row in recording.rows if row.direction == "in")
-    assert answers(replay_of(CommandReplay, recording).written_lines()) == recorded
+    assert answers(replay_of(Replay, recording).written_lines()) == recorded
 
 
 def test_recordings_hold_answers() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import replays
+from tests.support import replay as engine
 from tests.support.recordings import load
 from tests.support.replay import Replay
 from universal.events import EventType
@@ -17,7 +17,7 @@ COMPLETED = [("user", "completed")]
 
 
 def play(version: str, scene: str) -> Replay:
-    return replays.play(f"claude/{version}/{scene}")
+    return engine.play(f"claude/{version}/{scene}")
 
 
 # --- errors and ends ----------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import replays
+from tests.support import replay as engine
 from tests.support.replay import Replay
 from universal.events import EventType
 from universal.items import ItemKind
@@ -15,7 +15,7 @@ VERSION = "2.1.332-powers"
 
 
 def play(scene: str) -> Replay:
-    return replays.play(f"claude/{VERSION}/{scene}")
+    return engine.play(f"claude/{VERSION}/{scene}")
 
 
 def ends(replay: Replay) -> list[tuple[Input, bool]]:

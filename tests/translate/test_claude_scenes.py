@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import replays
+from tests.support import replay as engine
 from tests.support.replay import Replay, encode
 from universal.agents.claude.wire import prompt_uuid
 from universal.codec import Signal
@@ -21,7 +21,7 @@ COMPLETED = [("user", "completed")]
 
 
 def play(version: str, scene: str) -> Replay:
-    return replays.play(f"claude/{version}/{scene}")
+    return engine.play(f"claude/{version}/{scene}")
 
 
 # --- messages -----------------------------------------------------------------------------------------------

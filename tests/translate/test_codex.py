@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import replays
+from tests.support import replay as engine
 from tests.support.opencode1_views import view
 from tests.support.recordings import load, load_all
 from tests.support.replay import Replay
@@ -22,7 +22,7 @@ POWERS = "0.169.0-powers"
 
 
 def play(scene: str, version: str = VERSION) -> Replay:
-    return replays.play(f"codex/{version}/{scene}")
+    return engine.play(f"codex/{version}/{scene}")
 
 
 def test_all_recordings_are_here() -> None:

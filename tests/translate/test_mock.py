@@ -18,9 +18,10 @@ from shim.dev.record.driver import FORM, counting_ids
 from shim.processes.mock.agent import VERSION
 from tests.fakes.mock_scenarios import SCENARIOS, play
 from tests.fakes.mock_session import MockSession
-from tests.support import recordings, replays
-from tests.support.command_replay import CommandReplay
+from tests.support import recordings
+from tests.support import replay as engine
 from tests.support.opencode1_views import view
+from tests.support.replay import Replay
 from tests.support.two_faces import check_opencode2
 from universal.agents.mock.codec import MockCodec
 from universal.codec import Fact, Output, SetTimer, Signal, WriteLine
@@ -42,7 +43,7 @@ def rows_of(session: MockSession, name: str) -> list[Row]:
     return rows
 
 
-class Compact(CommandReplay):
+class Compact(Replay):
     """Hears lines without blanks, as the mock writes them: hashes of lines that nobody understood are of these bytes."""
 
     def hear(self, line: bytes) -> None:
@@ -98,7 +99,7 @@ def test_the_codec_makes_of_it_what_was_accepted(name: str) -> None:
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_clients_of_2x_see_what_clients_of_1x_see(name: str) -> None:
     """Every event and message is as OpenCode 2's wire has them; folded, they are what either face reads."""
-    played = replays.play(f"mock/{name}")
+    played = engine.play(f"mock/{name}")
     for state in played.states.values():
         check_opencode2(await played.store.events(state.id), "mock", view(state.session))
 

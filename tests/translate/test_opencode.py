@@ -11,18 +11,25 @@ from typing import Any
 import pytest
 
 from tests.support import recordings
+from tests.support import replay as engine
 from tests.support.opencode1_views import view
-from tests.support.opencode_replay import OpenCodeReplay
+from tests.support.replay import Replay
 from tests.support.replay_checks import check_clients
 from universal.events import EventType
 from universal.items import ItemKind
 
-NAMES = [name.removeprefix("opencode/") for name in recordings.names("opencode") if not recordings.has_commands(name)]
+NAMES = [name.removeprefix("opencode/") for name in recordings.names("opencode") if not recordings.is_ours(name)]
 Wire = dict[str, Any]
 
 
-def play(name: str) -> OpenCodeReplay:
-    return OpenCodeReplay().play(recordings.read(f"opencode/{name}"))
+def play(name: str) -> Replay:
+    return engine.play(f"opencode/{name}")
+
+
+def final_messages(name: str) -> list[Wire]:
+    """What the native server answered in the end: `GET /session/{id}/message`."""
+    rows = recordings.read(f"opencode/{name}").rows
+    return next((row.msg for row in rows if row.direction == "native"), [])
 
 
 def _parts(item: Any) -> list[tuple[str, str]]:
@@ -125,7 +132,7 @@ def our_message(message: Wire) -> Wire:
 @pytest.mark.parametrize("name", [name for name in NAMES if name.split("/")[1] not in NOT_FAITHFUL])
 def test_clients_see_the_events_of_the_native_server(name: str) -> None:
     played = play(name)
-    native = [native_message(m) for m in played.native if m["info"]["role"] == "assistant"]
+    native = [native_message(m) for m in final_messages(name) if m["info"]["role"] == "assistant"]
     fold = played.hub.folds[played.states[None].id]
     ours = [our_message(m) for m in fold.wire() if m["info"]["role"] == "assistant"]
     assert native, "the recording tells no final state"

@@ -9,11 +9,29 @@ from typing import Any
 
 import pytest
 
-from tests.support.opencode2_agent_replay import BUILDS, JULY, PREVIEW, PUBLISHED, OpenCode2Replay, play, read, scenes
+from shim.dev.record.packs import read_rows, recordings_in
+from tests.support import replay as engine
 from tests.support.opencode2_oracle import check_event
+from tests.support.recordings import ROOT, read
+from tests.support.replay import Replay
 from tests.support.replay_checks import check_replay
 from universal.events import EventType
 from universal.items import ItemKind, ItemRole, ItemStatus
+
+RECORDINGS = ROOT.parent / "opencode2"
+JULY, PREVIEW = "v2-20260717", "lildax-1.18.18"
+PUBLISHED = "published"
+"""July's recordings by the names of the published contract, which is newer than every build that could be recorded."""
+BUILDS = (PUBLISHED, JULY, PREVIEW)
+
+
+def scenes(build: str) -> list[str]:
+    return [path.stem for path in recordings_in(RECORDINGS / "agent" / build)]
+
+
+def play(build: str, scene: str) -> Replay:
+    return engine.play(f"opencode2/{build}/{scene}")
+
 
 ALL = [(build, scene) for build in BUILDS for scene in scenes(build)]
 Wire = dict[str, Any]
@@ -26,9 +44,9 @@ async def test_a_recording_is_understood_and_keeps_the_laws(build: str, scene: s
 
 @pytest.mark.parametrize("scene", scenes(PUBLISHED))
 def test_the_events_of_the_release_are_those_of_the_contract(scene: str) -> None:
-    for row in read(PUBLISHED, scene).rows:
-        if row.direction == "sse" and "data" in row.msg:
-            check_event(row.msg["data"])
+    for row in read(f"opencode2/{PUBLISHED}/{scene}").rows:
+        if row.direction == "out" and "event" in row.msg:
+            check_event(row.msg["event"])
 
 
 @pytest.mark.parametrize("scene", scenes(PUBLISHED))
@@ -44,7 +62,7 @@ def test_the_release_and_july_say_the_same(scene: str) -> None:
 
 def native_answers(build: str, scene: str) -> list[list[tuple[str, str]]]:
     """What the native server answered last of the first session's messages: texts, and tools with their status."""
-    rows = [row.msg for row in read(build, scene).rows if row.direction == "http"]
+    rows = [row for row in read_rows(RECORDINGS / build / f"{scene}.jsonl") if row["dir"] == "http"]
     paths = {row["n"]: row["path"].split("?")[0] for row in rows if row["phase"] == "request"}
     prompted = next((path for path in paths.values() if path.endswith("/prompt")), "/")
     wanted = prompted.removesuffix("prompt") + "message"
@@ -59,7 +77,7 @@ def _native_parts(message: Wire) -> list[tuple[str, str]]:
     return said + [(part["name"], part["state"]["status"]) for part in parts if part["type"] == "tool"]
 
 
-def our_answers(played: OpenCode2Replay) -> list[list[tuple[str, str]]]:
+def our_answers(played: Replay) -> list[list[tuple[str, str]]]:
     """The same of the codec's items."""
     answers: dict[str, list[tuple[str, str]]] = {}
     calls: dict[str, tuple[str, str]] = {}

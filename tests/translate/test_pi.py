@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support import replays
+from tests.support import replay as engine
 from tests.support.opencode1_views import view
 from tests.support.recordings import load_all
 from tests.support.replay import Replay
@@ -22,7 +22,7 @@ OLD, NEW = BOTH
 
 
 def play(version: str, scene: str) -> Replay:
-    return replays.play(f"pi/{version}/{scene}")
+    return engine.play(f"pi/{version}/{scene}")
 
 
 def test_all_recordings_are_here() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import replays
+from tests.support import replay as engine
 from tests.support.opencode1_views import view
 from tests.support.replay import Replay
 
 
 def play(scene: str) -> Replay:
-    return replays.play(f"claude/2.1.330/{scene}")
+    return engine.play(f"claude/2.1.330/{scene}")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.properties.test_words import hidden_items
-from tests.support import recordings, replays
+from tests.support import recordings
+from tests.support import replay as engine
 from tests.support.opencode1_views import view
 from tests.support.replay_checks import check_replay
 
@@ -18,14 +19,14 @@ def test_there_are_recordings() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_recording(name: str) -> None:
-    played = replays.play(name)
+    played = engine.play(name)
     assert hidden_items(played.facts()) == []
     await check_replay(played)
 
 
 def test_a_subagents_tool_goes_on_while_the_main_agent_speaks() -> None:
     """Its card ends with its result, not as an error because another message began (claude-agent-acp)."""
-    played = replays.play("acp/claude-agent-acp-0.99.1/task")
+    played = engine.play("acp/claude-agent-acp-0.99.1/task")
     parts = [p for m in view(played.states[None].session).messages.values() for p in m.wire()["parts"]]
     assert [p["type"] for p in parts if p["type"] in ("tool", "text")][-3:] == ["tool", "text", "text"]
     cards = [(p["tool"], p["state"]["status"], p["state"].get("output", "")) for p in parts if p["type"] == "tool"]
@@ -35,6 +36,6 @@ def test_a_subagents_tool_goes_on_while_the_main_agent_speaks() -> None:
 
 @pytest.mark.parametrize("name", ["claude/2.1.332/text", "codex/0.166.0/text"])
 def test_the_agents_mcp_servers_are_known(name: str) -> None:
-    played = replays.play(name)
+    played = engine.play(name)
     (servers,) = view(played.states[None].session).mcp.values()
     assert servers == {"scripted": {"status": "connected"}}

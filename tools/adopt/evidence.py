@@ -12,8 +12,7 @@ from pathlib import Path
 
 from shim.dev.record.take import scene_files, scenes_in
 from tests.support.recordings import ROOT
-from tests.support.replay import Replay
-from tests.support.replays import play
+from tests.support.replay import Replay, play
 from universal.events import EventType, PermissionData, QuestionData
 
 SHOWN_CHARS = 160

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.acp_replay import PROFILES, AcpReplay
 from tests.support.recordings import Recording, Row, load_all
+from tests.support.replay import Replay, codec_of
 from tests.unit.agents.acp.test_codec import AGENT, OWN, Talk
 from universal.agents import kit
 from universal.agents.acp.ends import CALLS_S, END, HISTORY, LATE_S, OWN_CALLS_S, OWN_S, SILENT_S
@@ -313,14 +313,14 @@ def is_update(row: Row) -> bool:
 
 def story(recording: Recording) -> Any:
     """Turns, and items without their ids."""
-    told = AcpReplay.of(recording.version).play(recording)
+    told = Replay(recording.agent, codec_of(recording.agent)).play(recording)
     items = [fact.data.item for fact in told.facts(EventType.ITEM_COMPLETED)]
     shown = [(item.kind, item.status, item.content, item.metadata) for item in items if item.kind is not ItemKind.STATUS]
     return told.turns(), shown, told.cards(), told.idle_items
 
 
 @pytest.mark.parametrize("late", [1, 3, 1000])
-@pytest.mark.parametrize("version", PROFILES)
+@pytest.mark.parametrize("version", sorted({recording.version for recording in load_all("acp")}))
 def test_a_recording_with_early_answers_gives_the_same_messages(version: str, late: int) -> None:
     tried = 0
     for recording in load_all("acp"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -11,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.acp import allow, editor_of
+
 from .support.bench import CLAUDE, MOCK, Bench, bench, nightly, open_watch, turn
 from .support.children import wait_for
 from .support.places import MODULES, NODE, REPO
+from .support.tui import tui
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 PYTHON_SDK = MODULES.parent / "python" / "agent-client-protocol"
@@ -68,6 +72,30 @@ def test_the_clients_of_the_protocols_sdks(server: Bench, sdk: str, kind: str) -
     words = ("say hello", "make it", "ask", "think") if server.real else ("say hello", "permission", "question", "hang")
     assert all(word in seen["history"] for word in words)
     (server.place.project / "made.txt").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("server", [*nightly(MOCK), CLAUDE], indirect=True)
+async def test_a_permission_while_a_tui_looks_on(server: Bench) -> None:
+    """Either of them answers, and the other sees that it is closed."""
+    async with editor_of(server.url, server.place.project) as editor:
+        session = await editor.open()
+        model = "claude/default" if server.real else "mock/mock"
+        await editor.call("session/set_config_option", sessionId=session, configId="model", value=model)
+        screen = await asyncio.to_thread(tui, server.place, server.url, session=session)
+        server.later(screen.close)
+        for number in range(2):
+            running = await editor.begin_prompt(session, server.say(f"[scene:bash:touch made{number}] make it", "permission"))
+            asked = await editor.request("session/request_permission")
+            await asyncio.to_thread(screen.wait, "Permission required", 30)
+            if number:
+                await asyncio.to_thread(screen.key, "Enter")
+                closed = await editor.request("$/cancel_request")
+                assert closed["params"]["requestId"] == asked["id"]
+            else:
+                await editor.answer_with(asked["id"], allow(asked))
+            assert (await editor.answer(running))["result"] == {"stopReason": "end_turn"}
+            await asyncio.to_thread(screen.wait, "Permission required", 30, gone=True)
+            assert (server.place.project / f"made{number}").exists() == server.real
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, TOKEN, USER, Start, base6
 from tests.support.api import ApiClient
 
 FOREIGN_PAGE = "https://evil.example"
-PATHS = sorted({re.sub(r"\{(\w+)\}|\*", "x", row.path) for row in OPERATIONS.values()} | {"/doc", "/nosuch", "/"})
+PATHS = sorted({re.sub(r"\{(\w+)\}|\*", "x", row.path) for row in OPERATIONS.values()} | {"/doc", "/acp", "/nosuch", "/"})
 
 # --- the password --------------------------------------------------------------------------------------
 

@@ -13,10 +13,14 @@ from aiohttp import WSMsgType, WSServerHandshakeError
 from pydantic import SecretStr
 
 from shim.main.app import BACKEND
+from shim.main.backend import Backend
 from shim.store.sqlite import SqliteStore
 from tests.http.doors import GOOD, OWN_PAGE, PASSWORD
 from tests.support.acp import WAIT_S, Editor, allow, editor
 from tests.support.live import Live, live
+from universal.permissions import Access
+from universal.session.changes import RequestClosed, RequestOpened
+from universal.session.values import PermissionRequest
 
 
 @pytest.fixture
@@ -24,6 +28,13 @@ async def client(server: Live) -> AsyncIterator[Editor]:
     """An editor that allows what is asked."""
     async with editor(server, reply=allow) as connected:
         yield connected
+
+
+def backend_of(server: Live) -> Backend:
+    """The parts of a server in this process."""
+    backend = server.api.raw.server.app[BACKEND].value
+    assert backend is not None
+    return backend
 
 
 # --- the beginning ----------------------------------------------------------------------------------------------
@@ -231,6 +242,20 @@ async def test_a_client_that_cannot_show_a_form_is_asked_as_a_choice(server: Liv
         assert "Red" in client.words()
 
 
+async def test_what_a_subagent_asks_is_asked_in_its_parents_session(server: Live, client: Editor) -> None:
+    session = await client.open()
+    child = await server.session(parentID=session)
+    stranger = await server.session()
+    services = backend_of(server).services
+    request = PermissionRequest("per_child", Access("bash", ("ls",)))
+    for id_, opened in ((stranger, PermissionRequest("per_other", Access("bash", ("ls",)))), (child, request)):
+        services.sessions.deps.changes.publish([RequestOpened(opened)], await services.sessions.session(id_), 0)
+    asked = await client.request("session/request_permission")
+    assert (asked["id"], asked["params"]["sessionId"]) == ("per_child", session)
+    services.sessions.deps.changes.publish([RequestClosed(request, "accept")], await services.sessions.session(child), 0)
+    assert "per_other" not in {message.get("id") for message in client.seen}
+
+
 # --- several clients --------------------------------------------------------------------------------------------
 
 
@@ -284,18 +309,25 @@ async def test_a_turn_outlives_its_client(server: Live) -> None:
         assert client.words() == "I want to push.Pushed."
 
 
-async def test_a_history_is_sent_before_the_answer(server: Live, client: Editor) -> None:
-    session = await client.open()
-    for number in range(40):
-        await client.prompt(session, f"echo {number}.")
-    async with editor(server) as other:
+async def test_a_history_is_sent_before_the_answer(tmp_path: Path) -> None:
+    """Also one whose beginning is packed, and was stored by the server before."""
+    many = 110
+    said = "".join(f"{number}." for number in range(many))
+    async with live(tmp_path, store=SqliteStore(tmp_path / "sessions.db")) as server, editor(server) as client:
+        session = await client.open()
+        for number in range(many):
+            await client.prompt(session, f"echo {number}.")
+    async with live(tmp_path, store=SqliteStore(tmp_path / "sessions.db")) as server, editor(server) as other:
         result = await other.load(session)
-        assert other.words() == "".join(f"{number}." for number in range(40))
-        assert other.words("user_message_chunk") == "".join(f"echo {number}." for number in range(40))
+        assert other.words() == said
+        assert other.words("user_message_chunk") == "".join(f"echo {number}." for number in range(many))
         assert result["modes"]["currentModeId"] == "build"
         assert len(other.updates("usage_update")) == 1
-        await client.prompt(session, "echo more")
-        await other.until(lambda message: other.words().endswith("39.more"))
+        async with editor(server) as client:
+            await client.load(session, "session/resume")
+            await client.prompt(session, "echo more")
+            assert client.words() == "more"
+        await other.until(lambda message: other.words() == said + "more")
 
 
 async def test_close_ends_the_own_turn_and_no_other(server: Live, client: Editor) -> None:
@@ -418,14 +450,21 @@ async def test_a_slow_reader_is_cut_off(server: Live, monkeypatch: pytest.Monkey
         assert await client.prompt(session, "echo on") == "end_turn"
 
 
+async def test_a_message_of_very_many_values_is_refused(client: Editor) -> None:
+    await client.socket.send_str('{"jsonrpc": "2.0", "id": 7, "method": "session/new", "params": [' + "[]," * 600_000 + "[]]}")
+    answer = await client.next()
+    assert (answer["id"], answer["error"]["data"]["name"]) == (None, "PayloadTooLarge")
+    error = await client.refusal("session/new", cwd="/" + "x" * 5000, mcpServers=[])
+    assert "cwd" in error["message"]
+    assert await client.prompt(await client.open(), "echo still here") == "end_turn"
+
+
 async def test_too_many_requests_are_refused(client: Editor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shim.faces.acp.connection.MAX_REQUESTS", 0)
     assert "at work" in (await client.refusal("session/list"))["message"]
 
 
 async def test_a_connection_ends_with_the_server(server: Live, client: Editor) -> None:
-    backend = server.api.raw.server.app[BACKEND].value
-    assert backend is not None
-    backend.services.sessions.deps.feed.close()
+    backend_of(server).services.sessions.deps.feed.close()
     frame = await client.socket.receive(WAIT_S)
     assert (frame.type, frame.data) == (WSMsgType.CLOSE, 1001)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-from aiohttp import ClientWebSocketResponse, WSMsgType
+from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
 from tests.support.live import Live
 
@@ -201,4 +201,13 @@ async def editor(server: Live, *, reply: Reply = leave, forms: bool = True, **he
     async with server.api.raw.ws_connect("/acp", headers=headers) as socket:
         client = Editor(socket, server.directory, reply)
         await client.call("initialize", protocolVersion=1, clientCapabilities=FORMS if forms else {})
+        yield client
+
+
+@asynccontextmanager
+async def editor_of(url: str, directory: Path, *, reply: Reply = leave) -> AsyncIterator[Editor]:
+    """The same on a server at a URL."""
+    async with ClientSession() as session, session.ws_connect(f"{url}/acp") as socket:
+        client = Editor(socket, directory, reply)
+        await client.call("initialize", protocolVersion=1, clientCapabilities=FORMS)
         yield client

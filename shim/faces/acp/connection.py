@@ -22,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 from shim.faces.acp import offers, updates
 from shim.faces.acp.face import INTERNAL, INVALID_REQUEST, rpc_error
 from shim.faces.acp.updates import Screen
-from shim.http.operation import Ctx
+from shim.http.operation import Ctx, check, check_unparsed
 from shim.lib.complaints import fault
 from shim.lib.errors import InvalidRequest, NotFound, RequestError, SessionNotFound, ShimError
 from shim.sessions.feed import Listener, SessionChanges
@@ -145,11 +145,9 @@ class Connection:
         self.sessions.deps.changes.observe(self._on_changes)
 
     def close(self) -> None:
-        """End the connection's work. Turns go on: a session does not belong to a connection."""
+        """Follow nothing more. Turns and requests that are at work go on: a session does not belong to a connection."""
         self.sessions.deps.changes.forget(self._on_changes)
         self.outbox.close()
-        for task in self._tasks:
-            task.cancel()
         for session_id in list(self._views):
             self.unfollow(session_id)
 
@@ -157,6 +155,11 @@ class Connection:
 
     def receive(self, line: bytes) -> None:
         """Take a message of the client. Never raises, never waits."""
+        try:
+            check_unparsed("acp", line)
+        except RequestError as error:
+            self.send({"id": None, "error": rpc_error(error)})
+            return
         match self._rpc.classify(line):
             case Request(id=id_, method=method, params=params):
                 if len(self._tasks) < MAX_REQUESTS:
@@ -188,6 +191,7 @@ class Connection:
         try:
             if self.capabilities is None and method != "initialize":
                 raise InvalidRequest("The first request of a connection is `initialize`.")
+            check("acp", params)
             result = await row[1](self, _validate(row[0], params), id_)
         except RequestError as error:
             self.send({"id": id_, "error": rpc_error(error)})
@@ -223,10 +227,13 @@ class Connection:
     def follow(self, session: Session, screen: Screen) -> None:
         """Send all that happens in a session from now on, and what it asks now."""
         self.unfollow(session.id)
-        listener = self.sessions.deps.feed.attend(session.id)
-        self._views[session.id] = View(screen, listener)
-        for request in (*session.permissions.values(), *session.questions.values()):
-            self._ask(session.id, request, session)
+        if self.outbox.is_over:
+            return
+        self._views[session.id] = View(screen, self.sessions.deps.feed.attend(session.id))
+        requests = self.sessions.requests
+        for asker, request in (*requests.permissions(), *requests.questions()):
+            if self._place_of(asker.record) == session.id:
+                self._ask(session.id, request, asker)
 
     def unfollow(self, session_id: str) -> View | None:
         """Send nothing more of a session. Returns what was followed."""
@@ -312,16 +319,22 @@ class Connection:
         """Ask what a subagent asks, in the name of the session that the client follows."""
         if not any(isinstance(change, RequestOpened | RequestClosed) for change in published.changes):
             return
-        record: SessionRecord | None = published.session.record
-        for _ in range(DEEPEST_CHILD):
-            if record is None or record.id in self._views:
-                break
-            record = self.sessions.index.find_record(record.parent_id or "")
         for change in published.changes:
-            if isinstance(change, RequestOpened) and record is not None and record.id in self._views:
-                self._ask(record.id, change.request, published.session)
+            if isinstance(change, RequestOpened) and (place := self._place_of(published.session.record)):
+                self._ask(place, change.request, published.session)
             elif isinstance(change, RequestClosed):
                 self._withdraw(change.request.id)
+
+    def _place_of(self, record: SessionRecord) -> str:
+        """The session that the client follows, of which this one is or is a subagent's; "" if there is none."""
+        for _ in range(DEEPEST_CHILD):
+            if record.id in self._views:
+                return record.id
+            parent = self.sessions.index.find_record(record.parent_id) if record.parent_id else None
+            if parent is None:
+                return ""
+            record = parent
+        return ""
 
     def _end_turn(self, session: Session, view: View, reason: str) -> None:
         """Answer the prompts of a turn that has ended. Those that wait for the next turn are answered at its end."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -26,9 +28,10 @@ from shim.faces.acp.params import (
 from shim.faces.acp.updates import Screen
 from shim.host.files.roots import require, visible_sessions
 from shim.http.directory import resolve
-from shim.lib.errors import InvalidRequest, SessionTerminated
+from shim.lib.errors import InvalidRequest, SessionTerminated, ShimError
 from shim.lib.version import build
 from shim.sessions import mcp_servers
+from shim.sessions.history.checkpoints import read_ahead, read_ids
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
 from shim.sessions.prompts.command import command
 from shim.sessions.prompts.prompt_request import PromptRequest
@@ -54,7 +57,7 @@ CAPABILITIES: JsonObject = {
 }
 PAGE = 50
 """Sessions in one answer."""
-AT_ONCE = 32
+AT_ONCE = 8
 """Messages of a history that are rendered before the client has read those before them."""
 
 
@@ -100,11 +103,14 @@ async def new_session(connection: Connection, params: NewSession, _id: Id) -> Js
 async def load_session(connection: Connection, params: OpenSession, _id: Id) -> JsonObject:
     """Send a session's history, then what happens in it, as it happens."""
     session, screen = await _open(connection, params)
-    done = 0
-    while len(ids := session.ids_by_time()) - done > AT_ONCE:  # the rest is sent in one step with the beginning of what follows
+    sessions, done = connection.sessions, 0
+    await sessions.read_ahead(session, read_ids)
+    while len(ids := session.ids_by_time()) - done > AT_ONCE and not connection.outbox.is_over:
+        await sessions.read_ahead(session, partial(read_ahead, id_=ids[done], count=AT_ONCE, is_back=False))
         _send_messages(connection, session, ids[done : done + AT_ONCE], screen)
         done += AT_ONCE
         await connection.outbox.drain()
+    # The rest, which is in memory, is sent in one step with the beginning of what follows.
     _send_messages(connection, session, ids[done:], screen)
     if session.todos:
         connection.update(session.id, updates.plan(TodosChanged(session.todos)))
@@ -122,7 +128,7 @@ async def resume_session(connection: Connection, params: OpenSession, _id: Id) -
     """Send what happens in a session from now on, without its history."""
     session, screen = await _open(connection, params)
     for _ in updates.history(islice(session.newest_first(), AT_ONCE), session, screen):
-        pass  # it counts as screen: of a text that grows, only what is added
+        pass  # it counts as sent: of a text that grows, only what is added
     connection.follow(session, screen)
     return await _choices(connection, session)
 
@@ -209,9 +215,10 @@ async def _choices(connection: Connection, session: Session) -> JsonObject:
 
 
 async def _send_commands(connection: Connection, session_id: str, directory: str) -> None:
-    _, rows = await offers.commands_of(connection.services, directory)
-    update = {"sessionUpdate": "available_commands_update", "availableCommands": list(map(offers.command, rows))}
-    connection.update(session_id, update)
+    with suppress(ShimError):
+        _, rows = await offers.commands_of(connection.services, directory)
+        update = {"sessionUpdate": "available_commands_update", "availableCommands": list(map(offers.command, rows))}
+        connection.update(session_id, update)
 
 
 async def set_mode(connection: Connection, params: SetMode, _id: Id) -> JsonObject:

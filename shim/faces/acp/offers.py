@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shim.agents import catalog, offered_commands
 from shim.agents.directory import Agent
@@ -69,26 +69,18 @@ class Choices:
 
     def change(self, option: str, value: str) -> RecordChanges:
         """The change of the session's record that sets an option. Raises InvalidRequest for an unknown option or value."""
-        choice = self.choice
-        known: Sequence[str] = ()
-        match option:
-            case "mode":
-                known = [mode.name for mode in self.modes]
-                if value in known:
-                    return {"mode": value}
-            case "model":
-                known = [row["value"] for group in self._models() for row in group["options"]]
-                if value in known:
-                    agent, _, model = value.partition("/")
-                    return {"model": ModelRef(agent, model)}
-            case "effort" if choice is not None:
-                known = (OWN_EFFORT, *self.efforts)
-                if value in known:
-                    ref = choice.model_ref
-                    return {"model": ModelRef(ref.provider_id, ref.model_id, None if value == OWN_EFFORT else value)}
-            case _:
-                raise InvalidRequest(f"There is no option {option[:100]!r}. There are: {MODE}, {MODEL}, {EFFORT}.")
-        raise InvalidRequest(f"The option {option} has no value {value[:100]!r}. It has: {', '.join(known) or 'none'}.")
+        options = {row["id"]: row["options"] for row in self.to_json()["configOptions"]}
+        if self.choice is None or option not in options:
+            raise InvalidRequest(f"There is no option {option[:100]!r}. There are: {', '.join(options) or 'none yet'}.")
+        values = [row["value"] for group in options[option] for row in group.get("options", (group,))]
+        if value not in values:
+            raise InvalidRequest(f"The option {option} has no value {value[:100]!r}. It has: {', '.join(values)}.")
+        if option == MODE:
+            return {"mode": value}
+        agent, _, model = value.partition("/")
+        ref = self.choice.model_ref
+        variant = None if value == OWN_EFFORT else value
+        return {"model": ModelRef(agent, model) if option == MODEL else replace(ref, variant=variant)}
 
 
 def _option(id_: str, name: str, category: str, value: str, options: Sequence[JsonObject]) -> JsonObject:

@@ -165,4 +165,4 @@ def file_uri(path: str) -> str:
 class Prompt(SessionParams):
     """`session/prompt`."""
 
-    prompt: list[Block]
+    prompt: Annotated[list[Block], Field(max_length=1000)]

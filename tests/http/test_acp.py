@@ -242,7 +242,7 @@ async def test_a_client_that_cannot_show_a_form_is_asked_as_a_choice(server: Liv
         assert "Red" in client.words()
 
 
-async def test_what_a_subagent_asks_is_asked_in_its_parents_session(server: Live, client: Editor) -> None:
+async def test_a_subagent_asks_in_its_parents_session(server: Live, client: Editor) -> None:
     session = await client.open()
     child = await server.session(parentID=session)
     stranger = await server.session()

@@ -235,14 +235,13 @@ class Connection:
             if self._place_of(asker.record) == session.id:
                 self._ask(session.id, request, asker)
 
-    def unfollow(self, session_id: str) -> View | None:
-        """Send nothing more of a session. Returns what was followed."""
+    def unfollow(self, session_id: str) -> None:
+        """Send nothing more of a session."""
         view = self._views.pop(session_id, None)
         if view is not None:
             view.listener.close()
             for request_id in [id_ for id_, ask in self._asks.items() if ask.session_id == session_id]:
                 self._withdraw(request_id)
-        return view
 
     def view(self, session_id: str) -> View:
         """What is known of a session that the client follows. Raises NotFound for another one."""
@@ -252,14 +251,12 @@ class Connection:
             raise SessionNotFound(session_id)
         raise InvalidRequest(f"This connection does not follow {session_id}: send session/load or session/resume first.")
 
-    def has_prompts(self, session_id: str) -> bool:
-        """Whether the client waits for the end of a turn of this session."""
-        return session_id in self._views and bool(self._views[session_id].prompts)
-
-    def need_room(self) -> None:
-        """Raise InvalidRequest if the connection follows too many sessions."""
+    def need_room(self, session_id: str = "") -> None:
+        """Raise InvalidRequest if the connection follows too many sessions, or waits for the end of a turn of this one."""
         if len(self._views) >= MAX_SESSIONS:
             raise InvalidRequest(f"A connection follows at most {MAX_SESSIONS} sessions: close some.")
+        if session_id in self._views and self._views[session_id].prompts:
+            raise InvalidRequest("A prompt of this connection is at work in the session: wait for its answer.")
 
     def _context_of(self, model: ModelRef) -> int:
         agent = self.services.agents.get(model.provider_id)
@@ -303,7 +300,9 @@ class Connection:
                 case TurnEnded(reason=reason):
                     self._end_turn(session, view, reason)
                 case SessionDeleted():
-                    self._end_session(session.id)
+                    self.unfollow(session.id)
+                    for id_ in view.prompts.values():
+                        self._answer_prompt(id_, "cancelled")
                 case _:
                     pass
 
@@ -354,11 +353,6 @@ class Connection:
             self._refuse(id_, INTERNAL, failure)
         else:
             self.send({"id": id_, "result": {"stopReason": stop}})
-
-    def _end_session(self, session_id: str) -> None:
-        view = self.unfollow(session_id)
-        for id_ in view.prompts.values() if view is not None else ():
-            self._answer_prompt(id_, "cancelled")
 
     # --- cancel ------------------------------------------------------------------------------------------------
 

@@ -14,15 +14,12 @@ ERRORS: Mapping[type[RequestError], tuple[int, int]] = {
     RequestError: (500, INTERNAL),
     errors.InvalidRequest: (400, INVALID_PARAMS),
     errors.PayloadTooLarge: (413, INVALID_PARAMS),
-    errors.RouteUnknown: (404, NOT_FOUND),
     errors.MethodNotAllowed: (405, INVALID_REQUEST),
     errors.NotFound: (404, NOT_FOUND),
-    errors.Conflict: (409, INVALID_REQUEST),
     errors.LimitReached: (429, INTERNAL),
     errors.Forbidden: (403, INVALID_PARAMS),
     errors.LoginRefused: (401, LOGIN),
     errors.TooManyLogins: (429, LOGIN),
-    errors.ModeNotSupported: (400, INVALID_PARAMS),
     errors.ServiceUnavailable: (503, INTERNAL),
 }
 """Class of an error -> HTTP status, code of JSON-RPC. A row counts for subclasses too."""

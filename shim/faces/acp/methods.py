@@ -136,12 +136,10 @@ async def resume_session(connection: Connection, params: OpenSession, _id: Id) -
 async def _open(connection: Connection, params: OpenSession) -> tuple[Session, Screen]:
     """The session that is to be shown, of which nothing has been. Raises NotFound, InvalidRequest."""
     services = connection.services
-    connection.need_room()
+    connection.need_room(params.sessionId)
     session = await services.sessions.session(params.sessionId)
     directory = session.record.directory
     await require(directory, services.settings.roots)
-    if connection.has_prompts(session.id):
-        raise InvalidRequest("A prompt of this connection is at work in the session: wait for its answer.")
     await _add_servers(connection, directory, params.mcpServers or ())
     connection.unfollow(session.id)
     return session, connection.new_screen(session.record)

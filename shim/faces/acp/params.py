@@ -8,7 +8,7 @@ from __future__ import annotations
 import mimetypes
 from pathlib import PurePosixPath
 from typing import Annotated, Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -32,7 +32,6 @@ class Initialize(Params):
 
     protocolVersion: int
     clientCapabilities: Dict = Field(default_factory=JsonObject)
-    clientInfo: Dict = Field(default_factory=JsonObject)
 
 
 class Authenticate(Params):
@@ -106,12 +105,6 @@ class SetOption(SessionParams):
     value: str
 
 
-class CancelRequest(Params):
-    """`$/cancel_request`."""
-
-    requestId: int | str | None
-
-
 class Block(Params):
     """A piece of a prompt: text, image, resource_link or resource."""
 
@@ -155,11 +148,6 @@ def _file_name(uri: str | None) -> str:
         return PurePosixPath(unquote(urlsplit(uri or "").path)).name
     except ValueError:
         return ""
-
-
-def file_uri(path: str) -> str:
-    """The `file:` URL of an absolute path."""
-    return f"file://{quote(path)}"
 
 
 class Prompt(SessionParams):

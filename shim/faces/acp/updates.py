@@ -40,13 +40,12 @@ from universal.session.values import (
 )
 
 KINDS: Mapping[str, str] = {
-    **dict.fromkeys(("read",), "read"),
+    **{kind: kind for kind in ("read", "delete", "move", "switch_mode")},
     **dict.fromkeys(("edit", "write", "multiedit", "apply_patch", "patch"), "edit"),
     **dict.fromkeys(("glob", "grep", "list", "codesearch", "websearch"), "search"),
-    **dict.fromkeys(("bash",), "execute"),
-    **dict.fromkeys(("webfetch",), "fetch"),
     **dict.fromkeys(("task", "todowrite", "think"), "think"),
-    **{kind: kind for kind in ("delete", "move", "switch_mode")},
+    "bash": "execute",
+    "webfetch": "fetch",
 }
 """OpenCode's tool -> kind of a call, which chooses an editor's symbol."""
 STATUSES: Mapping[str, str] = {"pending": "pending", "running": "in_progress", "completed": "completed", "error": "failed"}

@@ -102,7 +102,7 @@ def _clients() -> Iterator[Package]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     groups = [line for group in project.get("dependency-groups", {}).values() for line in group if isinstance(line, str)]
     for line in [*lines, *(line for line in groups if line.startswith("opencode-"))]:
-        name, exact, version = line.partition("==")
+        name, exact, version = line.partition(";")[0].partition("==")  # what follows `;` says for which Python
         name = name.partition("[")[0]  # without its extras
         if exact and not name.startswith("#"):
             yield Package("sdk" if name in SDKS else "client", name, "pypi", name, version)

@@ -24,7 +24,7 @@ from shim.faces.acp.face import INTERNAL, INVALID_REQUEST, rpc_error
 from shim.faces.acp.updates import Screen
 from shim.http.operation import Ctx, check, check_unparsed
 from shim.lib.complaints import fault
-from shim.lib.errors import InvalidRequest, NotFound, RequestError, SessionNotFound, ShimError
+from shim.lib.errors import InvalidRequest, RequestError, SessionNotFound, ShimError
 from shim.sessions.feed import Listener, SessionChanges
 from shim.stream.frame import to_json
 from universal.lib.jsonrpc import METHOD_NOT_FOUND, Id, JsonRpc, MalformedMessage, Notification, Request, Response
@@ -418,7 +418,7 @@ class Connection:
                 self._ask_choice(ask, ask.request)
             return
         result = obj(response.result)
-        with suppress(NotFound):  # answered by another client at the same moment
+        try:
             if isinstance(ask.request, PermissionRequest):
                 chosen = text(obj(result.get("outcome")).get("optionId"))
                 self.sessions.requests.reply_permission(request_id, chosen if chosen in updates.OPTIONS else "reject")
@@ -428,6 +428,8 @@ class Connection:
                 self.sessions.requests.reply_question(request_id, answers)
             else:
                 self._take_choice(ask, ask.request, text(obj(result.get("outcome")).get("optionId")))
+        except ShimError as error:  # another client was first, or another server of a cluster has the session
+            log.warning("acp.answer_lost", id=request_id, error=str(error))
 
     def _take_choice(self, ask: Ask, request: QuestionRequest, option: str) -> None:
         """One of several questions was answered without a form: ask the next one, or pass on all answers."""

@@ -11,6 +11,7 @@ answered with 403 and a sentence, and logged. Where a rule asks, the connection 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import ipaddress
 import re
 import socket
@@ -27,6 +28,8 @@ from universal.permissions import Action, Rule, decide
 
 PROXY_PORT = 3128
 """Port of the proxy inside, unless the model's is the same."""
+LEAST_DESCRIPTOR = 16
+"""Number of the channel, at least: the shell that starts the sandbox uses those up to 9."""
 PORTS = {"https": 443, "http": 80}
 HEAD_S = 10.0
 """Seconds for the head of a request."""
@@ -85,7 +88,9 @@ class Egress:
         self._upstream = urlsplit(upstream) if upstream else None
         self._agent = agent
         self._judge = judge
-        self._ours, self._theirs = socket.socketpair()
+        self._ours, theirs = socket.socketpair()
+        self._theirs = socket.socket(fileno=fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR))
+        theirs.close()
         self._ours.setblocking(False)
         self._servers: list[asyncio.Server] = []
         self._tasks = set[asyncio.Task[None]]()

@@ -40,11 +40,19 @@ PROCESSES = 4_096
 NOBODY = "65534"
 """What root is called inside. A root without capabilities may make no sandbox of its own there, as Codex does."""
 SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+KERNEL = tuple(f"/proc/{name}" for name in ("sys", "sysrq-trigger", "fs", "acpi", "scsi", "mtrr"))
+"""Settings of the kernel. They ask for no capability but for root's account, which a server of root has, and its agent inside."""
 SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private")
 """Files of the system that only root reads. A server that runs as root would show them."""
 OF_PERSON = (".gitconfig", ".config/git")
 """What programs read in the home, whichever agent runs them."""
 NEEDED = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`, or the extra `sandbox` of this package)"
+FILTER = str(Path(__file__).with_name("keyrings.bpf"))
+"""A seccomp filter that refuses the system calls of keyrings, which no namespace separates: a session keyring is inherited.
+
+`tests/unit/processes/test_sandbox.py` has it instruction by instruction."""
+FILTERED = 'exec "$@" 9<"$0"'
+"""`sh -c FILTERED FILE ARGV...`: bubblewrap reads the filter from an open file, and dash has none above 9."""
 LIMITED = f'ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null; exec "$@"'
 """`sh -c LIMITED sh ARGV...`; bash and dash have different names for the limit."""
 
@@ -88,7 +96,8 @@ def find_tool(path: str) -> Tool:
     program = shutil.which("bwrap", path=path) or (str(bundled) if bundled is not None and bundled.exists() else None)
     if program is None:
         return Tool(why=f"There is no program bwrap. {NEEDED}.")
-    argv = [program, *_namespaces(), "--size", "65536", "--tmpfs", "/tmp", "--ro-bind", "/", "/", "true"]  # noqa: S108 - its own
+    mounts = ("--size", "65536", "--tmpfs", "/tmp", "--ro-bind", "/", "/")  # noqa: S108 - its own
+    argv = [*_filter_command(Tool(program)), *_namespaces(), *mounts, "true"]
     tried = child_process.ask(argv, environment=child_environment({"PATH": path}, {}), timeout_s=PROBE_S)
     if tried is not None and tried.returncode == 0:
         return Tool(program)
@@ -112,7 +121,7 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str]) -> list[str]:
             f"The agent was not started: a sandbox around {root} would hold your whole home, with its logins and keys. "
             "Open a folder of a project, or set `sandbox` to off for this agent."
         )
-    args = [tool.path, *_namespaces(), *(["--unshare-net"] if place.bounds.web is not None else [])]
+    args = [*_filter_command(tool), *_namespaces(), *(["--unshare-net"] if place.bounds.web is not None else [])]
     base: Verdict = _verdict(place.bounds, ANY_NAME)
     is_open = decide("external_directory", [f"/{ANY_NAME}"], place.bounds.outside) == "allow"
     args += _open_system(base) if is_open else _system(home)
@@ -132,6 +141,10 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str]) -> list[str]:
     argv = [*place.starter, *argv]
     limited = argv if os.geteuid() == 0 else ["/bin/sh", "-c", LIMITED, "sh", *argv]
     return [*args, "--chdir", place.directory, "--", *limited]
+
+
+def _filter_command(tool: Tool) -> list[str]:
+    return ["/bin/sh", "-c", FILTERED, FILTER, tool.path, "--seccomp", "9"]
 
 
 def _namespaces() -> list[str]:
@@ -172,14 +185,19 @@ def _system(home: str) -> list[str]:
             args += ["--ro-bind-try", folder, folder]
     for folder in (*("/tmp", "/run", "/var"), home):  # noqa: S108 - its own, in memory
         args += ["--size", str(TEMPORARY_BYTES), "--tmpfs", folder]
-    args += [*("--dir", "/var/tmp"), *("--proc", "/proc"), *_devices(), *_secrets()]  # noqa: S108 - its own
+    args += [*("--dir", "/var/tmp"), *_processes(), *_devices(), *_secrets()]  # noqa: S108 - its own
     resolver = os.path.realpath("/etc/resolv.conf")
     return args if resolver.startswith("/etc/") else [*args, "--ro-bind-try", resolver, resolver]
 
 
 def _open_system(base: Verdict) -> list[str]:
     """Everything, where rules allow every folder outside of the project. Its links are there: nothing is mounted through one."""
-    return [*(("--bind" if base == "writable" else "--ro-bind"), "/", "/"), "--proc", "/proc", *_devices(), *_secrets()]
+    return [*(("--bind" if base == "writable" else "--ro-bind"), "/", "/"), *_processes(), *_devices(), *_secrets()]
+
+
+def _processes() -> list[str]:
+    """Its own `/proc`. Without root nothing is mounted in it: the sandbox that Codex makes inside could have no `/proc` then."""
+    return ["--proc", "/proc", *(_binds("--ro-bind-try", KERNEL) if os.geteuid() == 0 else [])]
 
 
 def _devices() -> list[str]:

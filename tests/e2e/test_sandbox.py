@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ from shim.processes import sandbox
 from shim.processes.sandbox import Enclosure, enclose, find_tool
 from universal.sandbox import bounds_of
 
-from .support.bench import Bench, Watch, bench
+from .support.bench import DATABASE, Bench, Watch, bench
 from .support.children import wait_for
 from .support.servers import configure
 from .support.wire import Stream, texts
@@ -31,6 +32,10 @@ pytestmark = [
 ]
 HOSTILE = Path(__file__).parent / "support" / "hostile_agent.py"
 ABSTRACT = f"opencode-shim-test-{os.getpid()}"
+KEY = f"opencode-shim-test-{os.getpid()}"
+LIBC = ctypes.CDLL(None, use_errno=True)
+ADD_KEY, KEYCTL = {"x86_64": (248, 250), "aarch64": (217, 219)}.get(os.uname().machine, (-1, -1))
+JOIN_SESSION, SESSION_KEYRING = 1, ctypes.c_int(-3)
 SECRET = "magenta-outside"
 BYTES = 2 * sandbox.TEMPORARY_BYTES
 RULES = {"read": {"denied/*": "deny"}, "edit": {"fixed/*": "deny"}}
@@ -56,8 +61,18 @@ HARMLESS = (
     "the servers api",
     "an abstract socket",
     "a socket of the system",
+    "the servers database",
+    "the servers environment",
 )
 """Attacks that may be made without a sandbox, to see that it is the sandbox that holds them."""
+
+
+@pytest.fixture(scope="module")
+def harmless() -> tuple[str, ...]:
+    """HARMLESS, and the theft of a key of the kernel, if it keeps one for this session, which servers inherit."""
+    has_session = LIBC.syscall(KEYCTL, JOIN_SESSION, None) > 0
+    has_key = has_session and LIBC.syscall(ADD_KEY, b"user", KEY.encode(), b"x", 1, SESSION_KEYRING) > 0
+    return (*HARMLESS, *(["keys of the servers session"] if has_key else []))
 
 
 @pytest.fixture(scope="module", params=["off", "project", "strict"])
@@ -66,7 +81,7 @@ def level(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def bed(level: str) -> Iterator[Bench]:
+def bed(level: str, harmless: tuple[str, ...]) -> Iterator[Bench]:
     """A server whose only other agent is the hostile one."""
     with bench("mock", config={"permission": RULES}, SHIM_SANDBOX=level, SHIM_AGENTS="{}") as made:
         tools = made.place.root / "tools"
@@ -80,7 +95,7 @@ def bed(level: str) -> Iterator[Bench]:
 
 
 @pytest.fixture(scope="module")
-def results(bed: Bench, level: str) -> Iterator[dict[str, str]]:
+def results(bed: Bench, level: str, harmless: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """What the attacks say, all in one turn."""
     project, outside = bed.place.project, bed.place.root / "outside"
     for folder in (outside, project / "denied", project / "fixed", bed.place.home / ".ssh"):
@@ -105,7 +120,9 @@ def results(bed: Bench, level: str) -> Iterator[dict[str, str]]:
             "abstract": ABSTRACT,
             "socket": path,
             "bytes": BYTES,
-            **({"only": HARMLESS} if level == "off" else {}),
+            "database": str(bed.place.home / "data" / DATABASE),
+            "key": KEY,
+            **({"only": harmless} if level == "off" else {}),
         }
         stream = Stream(bed.api)
         watch = Watch.on(bed.api, stream)
@@ -116,12 +133,12 @@ def results(bed: Bench, level: str) -> Iterator[dict[str, str]]:
         yield json.loads(answers[-1])
 
 
-def test_nothing_gets_out(results: dict[str, str], level: str) -> None:
+def test_nothing_gets_out(results: dict[str, str], level: str, harmless: tuple[str, ...]) -> None:
     out = {name for name, said in results.items() if said.startswith("OUT")}
     if level == "off":
-        assert out == set(HARMLESS), "each succeeds without a sandbox: else that it is held would show nothing"
+        assert out == set(harmless), "each succeeds without a sandbox: else that it is held would show nothing"
         return
-    assert len(results) > 25, "all attacks were made"
+    assert len(results) > 33, "all attacks were made"
     assert SECRET not in json.dumps(results)
     assert out <= (NETWORK if level == "project" else set()), results
 

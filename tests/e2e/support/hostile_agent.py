@@ -236,6 +236,61 @@ def capabilities(aim: dict[str, Any]) -> object:
     return rows["CapEff"].strip().strip("0") or rows["CapBnd"].strip().strip("0")
 
 
+@attack
+def the_servers_database(aim: dict[str, Any]) -> object:
+    return Path(aim["database"]).read_bytes()[:15]
+
+
+@attack
+def the_servers_environment(aim: dict[str, Any]) -> object:
+    return Path(f"/proc/{aim['server']}/environ").read_bytes()[:100]
+
+
+@attack
+def files_left_open_by_the_server(aim: dict[str, Any]) -> object:
+    links = (Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd") if int(name) > 2)
+    targets = [os.readlink(link) for link in links if link.is_symlink()]
+    return [target for target in targets if not target.startswith(("pipe:", "/proc/"))]
+
+
+@attack
+def keys_of_the_servers_session(aim: dict[str, Any]) -> object:
+    return key("@s", aim["key"])
+
+
+def key(ring: str, name: str) -> object:
+    """A key that the kernel keeps: of a session's keyring, or of a user's."""
+    call_, search = {"x86_64": (250, 10), "aarch64": (219, 10)}[os.uname().machine]
+    found = LIBC.syscall(call_, search, ctypes.c_int({"@s": -3, "@u": -4}[ring]), b"user", name.encode(), 0)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return f"key {found}"
+
+
+@attack
+def keys_of_the_servers_user(aim: dict[str, Any]) -> object:
+    return key("@u", aim["key"])
+
+
+@attack
+def settings_of_the_kernel(aim: dict[str, Any]) -> object:
+    path = Path("/proc/sys/vm/swappiness")
+    path.write_text(path.read_text())
+    return "written"
+
+
+@attack
+def a_device(aim: dict[str, Any]) -> object:
+    os.mknod("memory", 0o600 | 0o020000, os.makedev(1, 1))
+    return Path("memory").open("rb").read(1)
+
+
+@attack
+def more_rights_by_a_program(aim: dict[str, Any]) -> object:
+    rows = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return "" if rows["NoNewPrivs"].strip() == "1" else "a setuid program would have its owner's rights"
+
+
 def results(aim: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Each attack in a process of its own, so that one that changes itself changes no other."""
     for name in aim.get("only", ATTACKS):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -246,3 +248,15 @@ def test_where_all_is_there_nothing_is_mounted_through_a_link(tmp_path: Path, ho
     args = command(project, {"external_directory": "allow", "edit": "deny"}, writable=[str(home / ".claude")], readable=programs)
     assert state_inside(args, tmp_path / "state") == "writable"
     assert str(home / ".claude") not in args and programs[0] not in args
+
+
+def test_the_filter_refuses_the_calls_of_keyrings_alone() -> None:
+    """Instruction by instruction, as in `struct sock_filter`: code, jump if true, jump if not, operand."""
+    load, mask, equal, at_least, above, end = 0x20, 0x54, 0x15, 0x35, 0x25, 0x06
+    allow, refuse = 0x7FFF0000, 0x00050000 | errno.EPERM
+    rows = [(load, 0, 0, 4)]  # the architecture
+    for architecture, first, last in ((0xC000003E, 248, 250), (0xC00000B7, 217, 219), (0x40000003, 286, 288)):
+        rows += [(equal, 0, 6, architecture), (load, 0, 0, 0), (mask, 0, 0, 0xBFFFFFFF)]  # without the mark of x32
+        rows += [(at_least, 0, 1, first), (above, 0, 1, last), (end, 0, 0, allow), (end, 0, 0, refuse)]
+    rows.append((end, 0, 0, allow))
+    assert Path(sandbox.FILTER).read_bytes() == b"".join(struct.pack("=HBBI", *row) for row in rows)

@@ -208,7 +208,7 @@ def script(code: str) -> str:
     return f"[scene:tool:codemode:{json.dumps({'code': code})}] run"
 
 
-@pytest.mark.skipif(ADOPTED[0] != "pi", reason="the pinned Pi (0.87.1) runs no scripts; npm cannot install a newer one")
+@pytest.mark.skipif(ADOPTED[0] != "pi", reason="the pinned Pi (0.87.1) runs no scripts")
 @every_agent
 @pytest.mark.parametrize("reply", ["once", "reject"])
 def test_a_call_in_a_script_is_asked(server: Bench, watch: Watch, reply: str) -> None:
@@ -223,7 +223,7 @@ def test_a_call_in_a_script_is_asked(server: Bench, watch: Watch, reply: str) ->
     assert (server.place.project / name).exists() == (reply == "once")
 
 
-@pytest.mark.skipif(ADOPTED[0] != "pi", reason="the pinned Pi (0.87.1) runs no scripts; npm cannot install a newer one")
+@pytest.mark.skipif(ADOPTED[0] != "pi", reason="the pinned Pi (0.87.1) runs no scripts")
 @every_agent
 @pytest.mark.parametrize("denied", ["bash", "scripted_echo"])
 def test_a_rule_that_denies_holds_in_a_script(server: Bench, denied: str) -> None:

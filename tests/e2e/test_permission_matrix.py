@@ -14,8 +14,9 @@ import pytest
 
 from .support.bench import Bench, Watch, nightly
 from .support.matrix import ROWS, SECRET, TASK_WORDS, Ground, Row, TurnEvidence, rules
-from .support.matrix_drivers import DRIVERS
+from .support.matrix_drivers import ADOPTED_DRIVERS, DRIVERS
 from .support.network_log import OutgoingProxy
+from .support.places import ADOPTED
 from .support.servers import configuration_file, configure
 from .support.wire import Json, Stream
 
@@ -27,6 +28,7 @@ def _cases(*, e2e: bool) -> list[object]:
     return [
         pytest.param(agent, mode, action, id=f"{agent}-{mode}-{action.replace(' ', '_')}", marks=pytest.mark.xdist_group(agent))
         for agent, driver in DRIVERS.items()
+        if agent not in ADOPTED_DRIVERS or agent == ADOPTED[0]
         for mode in driver.modes
         for action in ROWS
         if action in driver.scenes and (action, mode) not in driver.lacks and ((action, mode) in driver.in_e2e) == e2e

@@ -176,7 +176,7 @@ PI = Driver(
             ("bash cat", "build"),
         }
     ),
-    # The Pi that has MCP cannot be installed from npm: `make adopt AGENT=pi` plays it.
+    # The pinned Pi has no MCP: `make adopt AGENT=pi` plays it with a newer one.
     elsewhere={"mcp": "tests/e2e/test_agents.py::test_a_rule_that_denies_holds_in_a_script"},
 )
 
@@ -260,6 +260,33 @@ CLAUDE_OLD = replace(
     in_e2e=frozenset(),
 )
 
+_CARD_SCENES = {
+    "write": "write",
+    "edit": "read_edit",
+    "bash touch": "bash:touch touched.txt",
+    "bash cat": "bash:cat secret.txt",
+    "bash outside": "bash:touch {outside}/touched.txt",
+}
+"""By what a tool does: the scripted model finds it among those that it is offered."""
+
+
+def _card(read: str, path: str, more: Mapping[str, str], gaps: Mapping[tuple[str, str], str]) -> Driver:
+    """An agent with a card, whose tool `read` takes a `path`."""
+    reads = {"read": "{project}/secret.txt", "read a path": "{project}/sub/../secret.txt"}
+    scenes = {**_CARD_SCENES, **{action: _call(read, {path: file}) for action, file in reads.items()}, **more}
+    return Driver(modes=("build", "bypass"), scenes=scenes, in_e2e=frozenset(), gaps=gaps)
+
+
+ADOPTED_DRIVERS: Mapping[str, Driver] = {
+    "kimi": _card(
+        "Read",
+        "path",
+        {"mcp": "mcp:echo"},
+        {("mcp", "bypass"): "In its mode yolo it asks nobody; files and commands come to us."},
+    ),
+    "vibe": _card("read_file", "filePath", {}, {}),
+}
+"""Played where `make adopt` brings the program."""
 DRIVERS: Mapping[str, Driver] = {
     "claude": CLAUDE,
     "claude-2.1.197": CLAUDE_OLD,
@@ -268,5 +295,6 @@ DRIVERS: Mapping[str, Driver] = {
     "opencode": OPENCODE,
     "claude-agent-acp": CLAUDE_ACP,
     "opencode-acp": OPENCODE_ACP,
+    **ADOPTED_DRIVERS,
 }
 """By the name in `tests.e2e.support.agents.AGENTS`."""

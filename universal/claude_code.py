@@ -81,7 +81,6 @@ INTERNAL_COMMANDS = frozenset(
         *("todos", "update-config", "workflow-authoring"),
     }
 )
-"""`AgentAbilities.internal_commands`."""
 _REMOTE = "It is only for sessions that Anthropic's servers start."
 WITHHELD_COMMANDS: Mapping[str, str] = {
     "agents": "Claude Code has removed it. Ask Claude to change its subagents, or edit .claude/agents/.",
@@ -89,7 +88,6 @@ WITHHELD_COMMANDS: Mapping[str, str] = {
     "__remote-workflow": _REMOTE,
     "workflow-launch-exec": _REMOTE,
 }
-"""`AgentAbilities.withheld_commands`."""
 
 # --- its start ------------------------------------------------------------------------------------------
 

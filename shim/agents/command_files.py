@@ -25,11 +25,9 @@ from universal.slash_commands import CommandFolder, CommandSources, PluginFolder
 FILE_LIMIT_BYTES = 2**20
 """Maximum size of one file. A larger one is no command."""
 FILES_LIMIT = 500
-"""Maximum commands of one folder."""
 ENTRIES_LIMIT = 5000
 """Maximum entries of one folder, and of all below it, that are looked at."""
 PLUGINS_LIMIT = 100
-"""Maximum plugins of one project."""
 CACHED_FILES = 5000
 KEPT_DIRECTORIES = 500
 """Maximum directories, for each agent, whose names are kept."""

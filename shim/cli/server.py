@@ -56,7 +56,6 @@ BACKLOG = 128
 HEADER_LIMIT_BYTES = 16 * 2**10
 """Maximum size of one header and of the request line. A percent-encoded directory of 4096 bytes fits."""
 HEADER_LIMIT = 128
-"""Maximum number of headers of one request."""
 KILL_S = 1.0
 """Seconds for children to be gone after SIGKILL, when the process ends at once."""
 OPEN_FILES = 65_536

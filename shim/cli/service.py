@@ -28,7 +28,6 @@ from shim.processes.child_environment import child_environment
 
 NAME = "opencode-shim"
 LABEL = "opencode-shim.server"
-"""Name of the service for launchd."""
 STOP_S = 20
 """Seconds for the server (5 s) and its agents to end before the manager kills the rest."""
 RESTART_S = 2

@@ -198,7 +198,6 @@ class Alone:
 Start: TypeAlias = Callable[
     [web.Application, Services, Mapping[str, str], str, Callable[[str], Awaitable[None]]], Coroutine[Any, Any, Backend]
 ]
-"""The form of `start`."""
 
 
 async def start(

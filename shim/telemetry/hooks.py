@@ -29,7 +29,6 @@ from universal.lib.jsonvalue import obj, text
 from universal.session.values import SessionRecord
 
 QUEUE = 100
-"""Maximum queued notices of one hook."""
 SHOWN_CHARS = 2_000
 
 log = structlog.get_logger(__name__)

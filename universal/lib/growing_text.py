@@ -11,7 +11,6 @@ class GrowingText:
     def __init__(self, text: str = "") -> None:
         self._pieces = [text] if text else []
         self.add = self._pieces.append
-        """Append a piece."""
 
     @property
     def text(self) -> str:

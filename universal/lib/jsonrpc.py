@@ -24,7 +24,6 @@ INVALID_PARAMS = -32602
 UNREADABLE = (-32700, -32600)
 """Codes of errors of a peer that could not read a request."""
 JOINED_LINES = 2_000
-"""Maximum lines of one message."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from universal.shell.git import refuse_running_git
 from universal.shell.words import NotProvedError, Redirection, Word, tokens_of
 
 COMMANDS_LIMIT = 100
-"""Maximum commands of a line."""
 DIRECTORIES_LIMIT = 8
 """Maximum directories that the line may be in at one place."""
 NESTING_LIMIT = 5

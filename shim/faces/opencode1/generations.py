@@ -42,7 +42,6 @@ WIRE_VALUES: dict[str, Generation] = {
     "1.18": "v1.18",
     "v1.18": "v1.18",
 }
-"""The values of `?wire=`."""
 
 _PROGRAM = re.compile(r"opencode/(?:[a-z][\w-]*/)?(\d+)\.(\d+)\.")
 """`opencode/1.1.53`; some builds insert a channel: `opencode/latest/1.1.53/cli`."""

@@ -34,7 +34,7 @@ OWN_PREVIEW = frozenset({
 """Operations of the preview in 1.18 that `shim.faces.opencode2.routes` serves, and OpenCode 2 does not have."""
 
 SHARED = frozenset(n for n, row in OPERATIONS.items() if row.path.startswith("/api/")) - PREVIEW_ONLY - OWN_PREVIEW
-"""Operations of the preview that OpenCode 2 has too, some at another path (see `preview_edge`). OpenCode 2's tables list them."""
+"""Operations of the preview that OpenCode 2 has too, some at another path (`dialects.preview`). OpenCode 2's tables list them."""
 
 _OWN: dict[str, str] = {
     "provider.oauth.authorize": CREDENTIALS,

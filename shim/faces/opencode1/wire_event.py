@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 FACE = "opencode1"
-"""The name of this face in the hub."""
 
 
 class Sync(NamedTuple):

@@ -82,7 +82,6 @@ class CountedSessions:
         self._summaries: dict[str, Summary] = {}
         self._reading = asyncio.Lock()
         self.read = 0
-        """Number of sessions that were read from the journal."""
 
     async def of(self, session_id: str) -> Summary | None:
         """The summary of a session, or None if it is gone or empty. Raises StoreError."""

@@ -15,7 +15,6 @@ Wire: TypeAlias = dict[str, Any]
 ReadOnlyWire: TypeAlias = Mapping[str, Any]
 """JSON of any shape, which is only read."""
 FACE = "opencode2"
-"""The name of this face in the hub."""
 
 VERSIONS: dict[str, int] = {
     "session.created": 1,

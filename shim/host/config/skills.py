@@ -28,7 +28,6 @@ OF_OPENCODE = frozenset({".opencode/skill", ".opencode/skills", ".config/opencod
 FILE_LIMIT_BYTES = 2**20
 HEADING = "Skills. Before a task that one of them is for, read its file and follow it:"
 SKILLS_LIMIT = 500
-"""Maximum skills of one folder."""
 ENTRIES_LIMIT = 10_000
 """Maximum entries of one folder that are scanned."""
 HEAD_LIMIT_BYTES = 16 * 2**10

@@ -24,7 +24,6 @@ from shim.processes.command import CommandResult, ProgramMissing, run
 from universal.lib.jsonvalue import JsonObject, obj, text, whole
 
 TEXT_LIMIT = 100
-"""Maximum lines that a search for text returns."""
 TIMEOUT_S = 8.0
 """Seconds for one search. It then returns its results so far: a user is typing, and the folder may be a whole home."""
 QUERY_LIMIT = 255

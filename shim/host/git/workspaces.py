@@ -23,7 +23,6 @@ from universal.lib.jsonvalue import obj, text, whole
 
 ROWS = "workspace"
 KIND = "worktree"
-"""The only kind of workspace."""
 
 
 @dataclass(frozen=True, slots=True)

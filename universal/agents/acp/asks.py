@@ -43,7 +43,6 @@ _DIALOG_KEYS = frozenset(
     {"method", "title", "message", "question", "questions", "options", "choices", "placeholder", "prefill", "header"}
     | {"description", "multiple", "multiSelect", "default", "timeout"}
 )
-"""Arguments of a dialog."""
 _HEADER_CHARS = 30
 _HINTS = {_ALWAYS: "The agent remembers this.", "reject_always": "The agent remembers this."}
 

@@ -106,7 +106,6 @@ class PromptCost:
     _steps: Counter[str] = field(default_factory=Counter[str])
     """Tokens that the steps of this prompt have reported."""
     _last_sum: dict[str, int] = field(default_factory=dict[str, int])
-    """The sum that was reported last."""
 
     def begin(self, *, resumed: bool) -> None:
         """Begin a session. A resumed one has no known sum yet."""

@@ -101,7 +101,6 @@ class Setup:
 
     profile: Profile
     version: int = 1
-    """Version of the protocol."""
     images: bool = False
     options: list[Msg] = field(default_factory=list[Msg])
     modes: list[Msg] = field(default_factory=list[Msg])

@@ -45,7 +45,6 @@ _OVER = ("completed", "failed", "cancelled")
 @dataclass(frozen=True, slots=True)
 class _EndedCall:
     arguments: int
-    """Hash of its arguments."""
     was_refused: bool
     lost: Call | None
     """The call itself, if its turn has ended before its result came."""

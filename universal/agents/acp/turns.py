@@ -432,7 +432,6 @@ class Turns:
         "tool_call": _tool,
         "tool_call_update": _tool,
     }
-    """Updates that belong to a turn."""
 
     TELLS: ClassVar[dict[str, Callable[[Any, Msg, Json], Iterator[Output]]]] = {
         "plan": _plan,

@@ -104,7 +104,6 @@ OTHER_TOOLS = (
 _OWN_SETTINGS = r"/(?:^|[\s\/])\.[aA][mM][pP](?:[\s\/]|$)/"
 """A path in `.amp`: the settings there could allow what a pattern refuses."""
 PATHS = (*TOOLS["read"], *TOOLS["edit"][:5], ("Grep", "path"), ("list_directory", "path"))
-"""Tools with a path argument."""
 
 # A JavaScript expression for the whole text: `^`, `$` and `.` would stop at lines, since Amp sets the flag `m`.
 _START, _END, _ANY = r"(?<![\s\S])", r"(?![\s\S])", r"[\s\S]*"

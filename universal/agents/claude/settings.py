@@ -80,7 +80,6 @@ class Settings:
 
     catalogue: Catalogue | None = None
     mode: str = "default"
-    """Claude's name of the mode."""
     _model: str = DEFAULT_MODEL
     _variant: str = ""
     _resolved: dict[str, str] = field(default_factory=dict[str, str])

@@ -77,7 +77,6 @@ class Settings:
     resume_at: str = ""
     """The last turn of the thread to keep; "" keeps all."""
     mode: str = DEFAULT_MODE
-    """The mode of the thread."""
     approval: str = ""
     """The approval policy of the thread; "" before it begins."""
     rules: tuple[Rule, ...] = ()

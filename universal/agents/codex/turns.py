@@ -54,7 +54,6 @@ class Turns:
     """True if the thread is to begin without a prompt."""
     _first: bool = True
     _waiting: list[Prompt] = field(default_factory=list[Prompt])
-    """Prompts that wait for the thread."""
     _prompts: list[_Prompt] = field(default_factory=list[_Prompt])
     _woken: bool = False
     """True after ACTIVITY until its end."""

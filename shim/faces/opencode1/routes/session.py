@@ -49,7 +49,6 @@ def _number(text: Any) -> float | None:
 
 
 Number = Annotated[float | None, BeforeValidator(_number)]
-"""A number in a query."""
 
 
 def note_read(ctx: Ctx, session_id: str, read_part: Read) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shim.faces.opencode2.dialects import preview, preview_edge, v2_july, v2_july_edge, web_ui
+from shim.faces.opencode2.dialects import preview, v2_july, web_ui
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, of_data, of_each
 from shim.faces.opencode2.wire_event import Event, ReadOnlyWire, Wire
@@ -87,9 +87,9 @@ V2_JULY = Dialect(
     event=v2_july.event,
     message=v2_july.message,
     session=v2_july.session,
-    answers=v2_july_edge.ANSWERS,
-    requests=v2_july_edge.REQUESTS,
-    aliases=v2_july_edge.ALIASES,
+    answers=v2_july.ANSWERS,
+    requests=v2_july.REQUESTS,
+    aliases=v2_july.ALIASES,
     joins=True,
 )
 PREVIEW = Dialect(
@@ -97,9 +97,9 @@ PREVIEW = Dialect(
     event=preview.event,
     message=preview.message,
     session=preview.session,
-    answers=preview_edge.ANSWERS,
-    requests=preview_edge.REQUESTS,
-    aliases=preview_edge.ALIASES,
+    answers=preview.ANSWERS,
+    requests=preview.REQUESTS,
+    aliases=preview.ALIASES,
 )
 WEB_UI = Dialect(
     "web_ui",
@@ -107,8 +107,8 @@ WEB_UI = Dialect(
     message=web_ui.message,
     session=v2_july.session,
     answers=web_ui.ANSWERS,
-    requests=v2_july_edge.REQUESTS,
-    aliases=v2_july_edge.ALIASES,
+    requests=v2_july.REQUESTS,
+    aliases=v2_july.ALIASES,
 )
 
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (V2_0, V2_JULY, PREVIEW, WEB_UI)}

@@ -1,9 +1,10 @@
-"""The dialect `preview`, of the preview in 1.18 (`session.next.*`): its events, messages and sessions. Pure.
+"""The dialect `preview`, of the preview in 1.18 (`session.next.*`). Pure.
 
 `EVENTS` maps a type of `v2_0` to the preview's type, its version and the function that makes its data. Types without a row are
 not sent: the preview has no end of a turn (`session.execution.*`), no totals, no titles and no inbox.
 An event has no `created` in its envelope, and has `timestamp` in the data of `session.next.*`. Texts have ids. Errors have one
-type. Source: OpenCode's OpenAPI document of 1.18.33, recordings `compat_fixtures/opencode2/lildax-1.18.18`.
+type. Questions are no forms and have routes of their own (`shim.faces.opencode2.routes.form`).
+Source: OpenCode's OpenAPI document of 1.18.33, recordings `compat_fixtures/opencode2/lildax-1.18.18`.
 """
 
 from __future__ import annotations
@@ -13,15 +14,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from shim.faces.opencode2.dialects.v2_july import rename_fields, result_of
+from shim.faces.opencode2.dialects.v2_july import SAVED_PERMISSION, ZERO, rename_fields, result_of
+from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, no_content, of_data, of_each, rename_body, without_types
 from shim.faces.opencode2.wire_event import Event, EventJson, ReadOnlyWire, Wire
+from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import arr, obj, text, whole
 
 NEXT = "session.next."
 TOOLS = {"shell": "bash", "subagent": "task", "patch": "apply_patch"}
 """Tools and actions that have another name in the preview."""
 PROVIDER: Wire = {"executed": False}
-ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
 Maker = Callable[[Event], "Wire | None"]
 
@@ -337,7 +339,6 @@ def event(event: Event) -> Event | None:
 # --- messages and sessions ---------------------------------------------------------------------------------------------
 
 NO_MESSAGES = frozenset({"idle", "location-switched", "skill"})
-"""Types of messages that the preview does not have."""
 
 
 def message(message: ReadOnlyWire) -> Wire | None:
@@ -419,3 +420,100 @@ def session(session: ReadOnlyWire) -> Wire:
     wire = {key: session[key] for key in SESSION if key in session}
     wire |= {"time": time, "title": title(session, whole(time.get("created")))}
     return {**wire, "revert": revert(obj(session["revert"]))} if session.get("revert") else wire
+
+
+# --- routes, requests and answers ---------------------------------------------------------------------------------------------
+
+ROUTE = "/api/session/{sessionID}"
+
+ALIASES: tuple[Alias, ...] = (
+    Alias("POST", f"{ROUTE}/wait", "experimental.session.wait"),
+    Alias("POST", f"{ROUTE}/revert/clear", "session.revert.clear"),
+)
+
+
+def _prompt(input_: RequestInput) -> RequestInput:
+    """`{prompt: {text, files?, agents?}}` is `{text, files?, agents?}` in `v2_0`."""
+    body = obj(input_.body)
+    fields = obj(body.get("prompt"))
+    if not fields:
+        return input_
+    lists = {key: arr(fields[key]) for key in ("files", "agents") if key in fields}
+    mentions = {key: [rename_fields(obj(item), {"source": "mention"}) for item in items] for key, items in lists.items()}
+    return input_._replace(body={**rename_fields(body, {"prompt": None}), **fields, **mentions})
+
+
+REQUESTS: Mapping[str, Ask] = {
+    "session.prompt": _prompt,
+    "session.permission.reply": rename_body(reply="decision"),
+    "session.message.list": without_types(*NO_MESSAGES),
+}
+
+
+def _admitted_prompt(item: ReadOnlyWire) -> Wire:
+    """Convert an inbox item to an admitted prompt. `admittedSeq` is 0 if the handler did not add it."""
+    ids: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}
+    return ids | {"prompt": prompt(obj(item["payload"])), "delivery": item["delivery"], "timeCreated": item["time"]["created"]}
+
+
+def _agent(agent: ReadOnlyWire) -> Wire:
+    return {**rename_fields(agent, {"name": None}), "request": rename_fields(obj(agent["request"]), {"settings": None})}
+
+
+def _model(model: ReadOnlyWire) -> Wire:
+    moved = ("modelID", "canonical", "compatibility", "package", "settings", "headers", "body")
+    api: Wire = {"id": model.get("modelID", model["id"]), "type": "aisdk", "package": model.get("package", "")}
+    variants = [{"id": variant["id"], **_request(variant)} for variant in model["variants"]]
+    fields = rename_fields(model, dict.fromkeys(moved))
+    return {**fields, "api": {**api, **_settings(model)}, "request": _request(model), "variants": variants}
+
+
+def _request(source: ReadOnlyWire) -> Wire:
+    return {"headers": obj(source.get("headers")), "body": obj(source.get("body"))}
+
+
+def _settings(source: ReadOnlyWire) -> Wire:
+    return {"settings": source["settings"]} if source.get("settings") else {}
+
+
+def _provider(provider: ReadOnlyWire) -> Wire:
+    fields = {key: provider[key] for key in ("id", "integrationID", "name") if key in provider}
+    disabled = {"disabled": True} if provider.get("activation") == "disabled" else {}
+    api = {"type": "aisdk", "package": provider["package"], **_settings(provider)}
+    return {**fields, **disabled, "api": api, "request": _request(provider)}
+
+
+def _skill(skill: ReadOnlyWire) -> Wire:
+    fields = {key: skill[key] for key in ("name", "description", "content") if key in skill}
+    return {**fields, "location": skill["path"]}
+
+
+def _location(body: ReadOnlyWire) -> Wire:
+    return {**body, "project": {key: body["project"][key] for key in ("id", "directory")}}
+
+
+ANSWERS: Mapping[str, Answer] = {
+    "location.get": _location,
+    "agent.list": of_each(_agent),
+    "model.list": of_each(_model),
+    "provider.list": of_each(_provider),
+    "provider.get": of_data(_provider),
+    "command.list": of_each(lambda command: {"template": "", **command}),
+    "skill.list": of_each(_skill),
+    "integration.list": of_each(lambda integration: rename_fields(integration, {"metadata": None})),
+    "integration.get": of_data(lambda integration: rename_fields(integration, {"metadata": None})),
+    "session.create": of_data(session),
+    "session.get": of_data(session),
+    "session.list": of_each(session),
+    "session.message.list": of_each(message),
+    "session.message.get": of_data(lambda body: message(body) or body),
+    "session.context": of_each(message),
+    "session.prompt": of_data(_admitted_prompt),
+    "session.compact": no_content,
+    "session.interrupt": no_content,
+    "session.revert.stage": of_data(revert),
+    "session.permission.list": of_each(permission),
+    "session.permission.get": of_data(permission),
+    "permission.request.list": of_each(permission),
+    "permission.saved.list": of_each(lambda wire: permission(SAVED_PERMISSION(wire))),
+}

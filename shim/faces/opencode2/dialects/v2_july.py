@@ -1,4 +1,4 @@
-"""The dialect `v2_july`, of the build of 17 July 2026: its events, messages and sessions. Pure.
+"""The dialect `v2_july`, of the build of 17 July 2026. Pure.
 
 `EVENTS` has a row for each type of event that differs from `v2_0`: its name, its version and the names of its fields (None: the
 field is left out). A change that is more than a rename is a function in the row. Types without a row are the same in both.
@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, no_content, of_data, of_each, rename_body, without_types
 from shim.faces.opencode2.wire_event import Event, ReadOnlyWire, Wire
+from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import arr, obj, text
 
 Fields = Mapping[str, str | None]
@@ -238,3 +240,101 @@ def permission(request: ReadOnlyWire) -> Wire:
     source = obj(request.get("source"))
     wire = rename_fields(request, {"message": None})
     return {**wire, "source": rename_fields(source, {"id": "callID"})} if source else wire
+
+
+# --- routes, requests and answers ---------------------------------------------------------------------------------------------
+
+ROUTE = "/api/session/{sessionID}"
+
+ALIASES: tuple[Alias, ...] = (
+    Alias("GET", "/api/server", "server.info", "july.server"),
+    Alias("GET", "/api/form/request", "form.list"),
+    Alias("GET", "/api/project/current", "location.get", "july.project"),
+    Alias("GET", "/api/project/{projectID}/directories", "worktree.list"),
+    Alias("PUT", "/api/mcp/{server}", "experimental.mcp.add"),
+    Alias("DELETE", "/api/mcp/{server}", "experimental.mcp.remove"),
+    Alias("POST", "/api/mcp/{server}/connect", "experimental.mcp.connect"),
+    Alias("POST", "/api/mcp/{server}/disconnect", "experimental.mcp.disconnect"),
+    Alias("POST", "/api/generate", "experimental.generate.text"),
+    Alias("GET", f"{ROUTE}/pending", "session.inbox.list"),
+    Alias("GET", f"{ROUTE}/form/{{formID}}/state", "session.form.get", "july.form.state"),
+    Alias("POST", f"{ROUTE}/form/{{formID}}/cancel", "session.form.cancel"),
+    Alias("POST", f"{ROUTE}/rename", "session.update"),
+    Alias("POST", f"{ROUTE}/revert/clear", "session.revert.clear"),
+    Alias("POST", f"{ROUTE}/wait", "experimental.session.wait"),
+    Alias("POST", f"{ROUTE}/skill", "experimental.session.skill"),
+    Alias("GET", f"{ROUTE}/instructions/entries", "experimental.session.instructions.entry.list"),
+    Alias("PUT", f"{ROUTE}/instructions/entries/{{key}}", "experimental.session.instructions.entry.put"),
+    Alias("DELETE", f"{ROUTE}/instructions/entries/{{key}}", "experimental.session.instructions.entry.remove"),
+)
+"""Its lists of questions are empty, because its questions are forms: `shim.faces.opencode2.routes.form`."""
+
+
+def _command(input_: RequestInput) -> RequestInput:
+    """`{command, arguments?}` is `{name, text}` in `v2_0`."""
+    renamed = rename_body(command="name", arguments="text")(input_)
+    return renamed._replace(body={"text": "", **obj(renamed.body)}) if "name" in obj(renamed.body) else renamed
+
+
+REQUESTS: Mapping[str, Ask] = {
+    "session.permission.reply": rename_body(reply="decision"),
+    "session.message.list": without_types(*NO_MESSAGES),
+    "session.fork": rename_body(messageID="before"),
+    "session.command": _command,
+    "experimental.session.skill": rename_body(skill="id"),
+}
+
+
+def inbox(item: ReadOnlyWire) -> Wire:
+    """Convert an `Inbox.Info` to an admitted input. `admittedSeq` is 0 if the handler did not add it."""
+    admitted: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}
+    admitted |= {"timeCreated": item["time"]["created"], "type": item["type"]}
+    if item["type"] != "compaction":
+        admitted |= {"data": item["payload"], "delivery": item["delivery"]}
+    return admitted
+
+
+def project(wire: ReadOnlyWire) -> Wire:
+    """Convert a `Project`: the main working tree is named `worktree`, and there is no time of the last use."""
+    time = {key: value for key, value in wire["time"].items() if key != "active"}
+    row = {key: value for key, value in wire.items() if key != "canonical"}
+    return {**row, "worktree": wire["canonical"], "time": time}
+
+
+def _without(field: str) -> Callable[[ReadOnlyWire], Wire]:
+    return lambda wire: rename_fields(wire, {field: None})
+
+
+SAVED_PERMISSION = _without("time")
+_PROVIDER = _without("activation")
+
+ANSWERS: Mapping[str, Answer] = {
+    "session.create": of_data(session),
+    "session.get": of_data(session),
+    "session.fork": of_data(session),
+    "session.list": of_each(session),
+    "session.message.list": of_each(message),
+    "session.message.get": lambda body: {**body, "data": message(body["data"]) or body["data"]},
+    "session.context": of_each(message),
+    "session.prompt": of_data(inbox),
+    "session.synthetic": of_data(inbox),
+    "session.compact": of_data(inbox),
+    "session.inbox.list": of_each(inbox),
+    "session.interrupt": no_content,
+    "session.permission.list": of_each(permission),
+    "session.permission.get": of_data(permission),
+    "permission.request.list": of_each(permission),
+    "permission.saved.list": of_each(SAVED_PERMISSION),
+    "session.form.list": of_each(form),
+    "form.list": of_each(form),
+    "session.form.create": of_data(form),
+    "session.form.get": of_data(form),
+    "july.form.state": of_data(lambda wire: wire["state"]),
+    "location.get": lambda body: {**body, "project": {key: body["project"][key] for key in ("id", "directory")}},
+    "project.list": lambda body: [project(row) for row in body],
+    "project.update": project,
+    "provider.list": of_each(_PROVIDER),
+    "provider.get": of_data(_PROVIDER),
+    "july.project": lambda body: {key: body["project"][key] for key in ("id", "directory")},
+    "july.server": lambda body: {"urls": body["urls"]},
+}

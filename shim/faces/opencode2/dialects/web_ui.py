@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from shim.faces.opencode2.dialects import preview, v2_july, v2_july_edge
+from shim.faces.opencode2.dialects import preview, v2_july
 from shim.faces.opencode2.rewrite_rules import Answer, of_data, of_each
 from shim.faces.opencode2.wire_event import Event, ReadOnlyWire, Wire
 from universal.lib.jsonvalue import arr, obj
@@ -42,7 +42,7 @@ def message(source: ReadOnlyWire) -> Wire | None:
 
 
 ANSWERS: Mapping[str, Answer] = {
-    **v2_july_edge.ANSWERS,
+    **v2_july.ANSWERS,
     "session.message.list": of_each(message),
     "session.message.get": of_data(lambda body: message(body) or body),
     "session.context": of_each(message),

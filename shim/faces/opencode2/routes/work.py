@@ -27,7 +27,6 @@ from universal.session.model import Session
 from universal.session.values import ModelRef, SessionRecord
 
 Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
-"""The name of an environment variable."""
 
 
 @operation("experimental.session.wait")

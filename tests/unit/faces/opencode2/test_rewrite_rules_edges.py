@@ -6,7 +6,7 @@ import pytest
 
 from shim.faces.opencode2._generated.operations import OPERATIONS
 from shim.faces.opencode2.dialects import DIALECTS, V2_JULY
-from shim.faces.opencode2.dialects import v2_july_edge as j
+from shim.faces.opencode2.dialects import v2_july as j
 from shim.faces.opencode2.probes import Probes
 from shim.faces.opencode2.rewrite_rules import NoContent
 from shim.http.operations import RequestInput

@@ -272,7 +272,6 @@ class Policy:
         return _layers(self.config, self.session_for_agent(), kept=("deny",))
 
     def session_for_agent(self) -> tuple[Rule, ...]:
-        """Return the session's part of `for_agent`."""
         return tuple([rule for rule in self.session if rule.action != "allow"]) if self.session else ()
 
     def for_engine(self, *, reads_project: bool) -> tuple[Rule, ...]:

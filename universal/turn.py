@@ -306,7 +306,6 @@ class TurnMachine:
             self.queue.insert(place, key)
 
     def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
-        """Run the step of a table row."""
         match step:
             case "wake":
                 self._begin("agent", effects)

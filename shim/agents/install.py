@@ -85,7 +85,6 @@ class Installer:
         await asyncio.shield(running.task)
 
     async def close(self) -> None:
-        """End the running installations."""
         tasks = [running.task for running in self._running.values()]
         for task in tasks:
             task.cancel()

@@ -126,7 +126,6 @@ class _Bridge:
             _write(body)
 
     async def close(self) -> None:
-        """End what is under way."""
         for task in list(self._tasks.values()):
             task.cancel()
         if self._tasks:
@@ -134,7 +133,6 @@ class _Bridge:
 
 
 def _words(body: bytes) -> str:
-    """What an error of JSON-RPC says."""
     try:
         return text(obj(obj(json.loads(body)).get("error")).get("message"))
     except ValueError:

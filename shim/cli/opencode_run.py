@@ -205,7 +205,6 @@ class Printer:
     _printed_ids: set[str] = field(default_factory=set[str])
 
     def show(self, event: Json) -> None:
-        """Print the part that an event completes."""
         properties = obj(event.get("properties"))
         match event.get("type"):
             case "message.updated":

@@ -73,7 +73,6 @@ class Plan:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """Return the whole command line."""
         return (*self.argv, "serve", *(word for file in self.files for word in ("--env-file", str(file))))
 
 

@@ -174,7 +174,6 @@ class Secrets:
 
     @classmethod
     def of(cls, username: str, password: str) -> Secrets:
-        """Hash the settings' values."""
         users = dict.fromkeys((username, USER))
         return cls(tuple(_digest(f"{user}:{password}".encode()) for user in users), _digest(password.encode()))
 

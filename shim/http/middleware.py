@@ -147,7 +147,6 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _typed_error(request: web.Request, error: web.HTTPException) -> RequestError:
-    """Convert an aiohttp error to ours."""
     method, path = request.method, request.path[:SHOWN_PATH_LENGTH]
     match error:
         case web.HTTPNotFound():

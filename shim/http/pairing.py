@@ -60,9 +60,7 @@ class Token:
 class Use(Protocol):
     """An open request that a token admitted."""
 
-    def cut_off(self) -> None:
-        """End the request at once."""
-        ...
+    def cut_off(self) -> None: ...
 
 
 Save: TypeAlias = Callable[[str, Any], None]

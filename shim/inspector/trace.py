@@ -11,14 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from shim.faces.opencode1.events import render
 from shim.lib.clock import from_rfc3339
-from universal.events import (
-    EventType,
-    ItemData,
-    PermissionData,
-    QuestionData,
-    SessionStartedData,
-    UniversalEvent,
-)
+from universal.events import EventType, ItemData, PermissionData, QuestionData, SessionStartedData, UniversalEvent
 from universal.items import ItemKind, ItemRole, StatusPart
 from universal.lib.jsonvalue import obj, text
 from universal.session.reducer import Reducer

@@ -22,16 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    SecretStr,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
 from shim.lib.errors import ShimError
 from shim.lib.settings_tables import CustomAgent, Hook

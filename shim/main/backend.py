@@ -146,9 +146,7 @@ class Member(Protocol):
     """This server among those of a cluster. It makes the parts that are others in a cluster (`shim.cluster.member`)."""
 
     @property
-    def placement(self) -> Placement:
-        """Decides which server takes a session."""
-        ...
+    def placement(self) -> Placement: ...
 
     def make_remotes(
         self, deps: SessionDeps, index: SessionIndex, new_state: NewState, on_read: Callable[[Session], None]
@@ -181,7 +179,6 @@ class Alone:
         self.make_remotes = stored_sessions
 
     def is_wanted(self, directory: str) -> bool:
-        """False: there is no other server."""
         return False
 
     def nodes(self, services: Services) -> Nodes:

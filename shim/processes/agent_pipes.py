@@ -404,7 +404,6 @@ class AgentProcess:
             os.killpg(self.pid, number)
 
     async def _descend(self) -> None:
-        """Run the ladder of `stop`."""
         assert self._task is not None
         try:
             if not self._pipes.exited.is_set():

@@ -108,7 +108,6 @@ class Egress:
 
     @property
     def descriptor(self) -> int:
-        """The open file that the process inherits."""
         return self._theirs.fileno()
 
     def hand_over(self) -> None:
@@ -116,7 +115,6 @@ class Egress:
         self._theirs.close()
 
     def close(self) -> None:
-        """End everything: the process is gone."""
         self.hand_over()
         asyncio.get_running_loop().remove_reader(self._ours)
         self._ours.close()

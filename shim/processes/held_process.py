@@ -265,7 +265,6 @@ class HeldProcess(AgentProcess):
         return cls(link, hold, secrets_of(env), on_lines, on_exit)
 
     def begin(self, name: str) -> None:
-        """Begin to hand over lines."""
         self._task = asyncio.create_task(self._run(), name=f"{name} {self.pid}")
         self._task.add_done_callback(self._finish)
         self._link.resume_reading()

@@ -138,7 +138,6 @@ class Holder:
         self.watch()
 
     def watch(self) -> None:
-        """Tell `poll` what to wait for."""
         reads = 0 if self.unwritten or self.end - self.sent > AWAY_BYTES else select.POLLIN
         self.want(self.stdout, reads)
         self.want(self.stderr, reads)
@@ -190,7 +189,6 @@ class Holder:
         return self.pid
 
     def hear(self, descriptor: int) -> None:
-        """Put what the agent says on the tape."""
         try:
             data = read(descriptor, READ_BYTES)
         except BlockingIOError:
@@ -206,7 +204,6 @@ class Holder:
             self.stderr = -1
 
     def give(self) -> None:
-        """Give the agent the lines that wait."""
         try:
             while self.pending and self.stdin >= 0:
                 del self.pending[: write(self.stdin, self.pending)]
@@ -287,7 +284,6 @@ class Holder:
         self.away_since = time.monotonic()
 
     def listen(self) -> None:
-        """Take what the server has sent."""
         try:
             while self.server is not None:
                 data = self.server.recv(SEND_BYTES)
@@ -322,7 +318,6 @@ class Holder:
         del heard[:at]
 
     def leave(self) -> None:
-        """End with nothing left."""
         for name in listdir("."):
             unlink(name)
         rmdir(self.folder)
@@ -331,7 +326,6 @@ class Holder:
     # --- its life
 
     def run(self, folder: str) -> None:
-        """Hold the agent until its end."""
         self.folder = folder
         while True:
             self.turn()

@@ -201,7 +201,6 @@ class Feed:
 
     @property
     def listeners(self) -> int:
-        """Number of present readers."""
         return sum(map(len, self._listeners.values()))
 
     def lag(self) -> int:

@@ -86,7 +86,6 @@ class OtherServers:
         self._task = asyncio.create_task(self._follow(), name="look at other servers")
 
     async def close(self) -> None:
-        """Stop the task that looks."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

@@ -87,7 +87,6 @@ class LonePlacement:
         self.is_draining = True
 
     def has_successors(self) -> bool:
-        """False: there is no other server."""
         return False
 
     async def need_new_here(self, need: Need, *, is_final: bool) -> None:

@@ -181,7 +181,6 @@ class StoredSessions(Generic[ReadingT]):
         """Does nothing: nothing was shown."""
 
     def stop(self, session_id: str) -> None:
-        """Drop a session that is ours now."""
         self._drop(session_id)
 
     def note_release(self, session_id: str, sequence: int) -> None:

@@ -34,9 +34,7 @@ class Store(Protocol):
     """
 
     @property
-    def ownership(self) -> Ownership:
-        """The ownership of sessions among servers."""
-        ...
+    def ownership(self) -> Ownership: ...
 
     def announce(self, url: str) -> None:
         """Tell other servers on the store where this server listens."""

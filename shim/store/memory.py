@@ -116,11 +116,9 @@ class MemoryStore:
         return rows if with_raw else [row._replace(raw=None) for row in rows]
 
     async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
-        """The journal without raw payloads."""
         return await self.rows(session_id, after, limit, with_raw=False)
 
     def last_sequence(self, session_id: str) -> int:
-        """Number of events in its journal."""
         self._check_open()
         return len(self._events.get(session_id, []))
 

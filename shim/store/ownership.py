@@ -143,14 +143,12 @@ class SoleOwner(OwnerForLife):
     server_id = ""
 
     def is_shared(self) -> bool:
-        """False: there is no other server."""
         return False
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
         return ClaimedSession(None)
 
     async def owners(self) -> dict[str, ServerRef]:
-        """Empty: there is no other server."""
         return {}
 
     async def refresh(self, session_id: str) -> None:
@@ -160,7 +158,6 @@ class SoleOwner(OwnerForLife):
         return Look()
 
     def dead(self) -> tuple[str, ...]:
-        """Empty: there was no other server."""
         return ()
 
     def forget(self, server_id: str) -> None:

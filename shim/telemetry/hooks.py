@@ -149,7 +149,6 @@ class Hooks:
         self._runners = runners
 
     async def close(self) -> None:
-        """Drop all queues and cancel running calls."""
         await asyncio.gather(*(runner.close() for runner in self._runners))
 
 

@@ -53,7 +53,6 @@ class Meters:
         self.turn_s = Histogram(TURN_BUCKETS_S)
 
     def observe(self, event: UniversalEvent) -> None:
-        """Count what a new event tells."""
         data = event.data
         if isinstance(data, TurnData):
             self._turn(event, data)

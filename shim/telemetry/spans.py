@@ -141,7 +141,6 @@ class OtelSpans:
         return carrier.get("traceparent")
 
     def close(self) -> None:
-        """End all open spans and send them."""
         for span in (*self._tools.values(), *self._turns.values()):
             span.end()
         if self._flush is not None:

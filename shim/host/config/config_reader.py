@@ -122,7 +122,6 @@ class ConfigReader:
         """The stamp of each file and folder before it was read, including missing ones."""
 
     def file(self, path: Path, origin: Origin) -> None:
-        """Add a JSON file if it exists."""
         with self._bounds(path, origin) as budget:
             text = self._read(path, origin, budget)
             if text is not None:

@@ -285,12 +285,10 @@ class ConfigFiles:
 
     @property
     def home(self) -> Path:
-        """The user's home directory."""
         return self._home
 
     @property
     def folder(self) -> Path:
-        """The folder of the user's own files."""
         base = self._environment.get("XDG_CONFIG_HOME", "")
         return (Path(base) if base.startswith("/") else self._home / ".config") / "opencode"
 

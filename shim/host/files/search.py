@@ -101,7 +101,6 @@ def _json_lines(out: bytes) -> Iterator[JsonObject]:
 
 
 def _match(data: JsonObject) -> TextMatch:
-    """Read a match from ripgrep's JSON."""
     return TextMatch(
         _text(data.get("path")).removeprefix("./"),
         _text(data.get("lines")),

@@ -148,7 +148,6 @@ class Worktrees:
             await asyncio.wait(self._filling)
 
     async def close(self) -> None:
-        """Cancel the background work."""
         for task in self._filling:
             task.cancel()
         if self._filling:

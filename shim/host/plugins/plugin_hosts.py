@@ -205,7 +205,6 @@ class _Host:
             self.tail = (self.tail + data.decode("utf-8", "replace"))[-TAIL_CHARS:]
 
     def keep(self, work: Any) -> None:
-        """Run work beside the host, until it ends."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)

@@ -71,7 +71,6 @@ class Scrollback:
 
     @property
     def cursor(self) -> int:
-        """Position after the last unit."""
         return self._start + len(self._data) // 2
 
     def add(self, text: str) -> None:

@@ -134,7 +134,6 @@ class ShellCommand:
         asyncio.get_running_loop().call_later(KILL_GRACE_S, self._signal, signal.SIGKILL)
 
     def kill(self) -> None:
-        """Send SIGKILL to its group."""
         self.stopped = self._is_killed = True
         self._signal(signal.SIGKILL)
 

@@ -80,11 +80,9 @@ class Step:
         self._parts = 0
 
     async def say(self, content: str) -> None:
-        """Write a part of text, word by word."""
         await self._part("text", pieces(content), DELTA_S)
 
     async def think(self, content: str) -> None:
-        """Write a part of reasoning, word by word."""
         await self._part("thinking", pieces(content), DELTA_S)
 
     async def say_in_pieces(self, deltas: Iterable[str], pause_s: float | None) -> None:
@@ -137,7 +135,6 @@ class Tool:
         self._run = run
 
     async def output(self, delta: str) -> None:
-        """Write a piece of the tool's output."""
         await self._run.pause(TOOL_S)
         await self._run.write(type="tool_output", tool=self.name, delta=delta)
 
@@ -208,7 +205,6 @@ class Run:
             self._cost += finished["cost"]
 
     async def step(self, child: str | None = None) -> Step:
-        """Start an answer of the model."""
         step = Step(self, self.name("step"), child)
         await self.pause(DELTA_S)
         await self.write(type="step_start", step=step.name, model="mock", child=child)
@@ -245,7 +241,6 @@ class Run:
         self.open[f"subagent {tool.name}"] = lambda: {"type": "subagent_end", "tool": tool.name, "status": "aborted"}
 
     async def subagent_done(self, tool: Tool) -> None:
-        """End the subagent's session."""
         await self.write(type="subagent_end", tool=tool.name, status="completed")
         del self.open[f"subagent {tool.name}"]
 

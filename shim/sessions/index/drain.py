@@ -95,7 +95,6 @@ class Drain:
             await self._sessions.others.release(entry)
 
     async def _give_up(self, waited_s: float) -> None:
-        """End the turns that are left, as failed."""
         rest = [entry for entry in self._loaded_sessions() if entry.is_at_work]
         if not rest:
             return

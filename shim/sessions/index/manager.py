@@ -116,7 +116,6 @@ class SessionManager:
             self.deps.spares.start()
 
     async def close(self) -> None:
-        """End all turns and all agents."""
         await self.others.close()
         tasks: list[asyncio.Task[Any]] = [*self._loading.values(), *(() if self._reaper is None else (self._reaper,))]
         for task in tasks:

@@ -14,14 +14,7 @@ from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
 from shim.host.files.roots import require
-from shim.lib.errors import (
-    AgentNotInstalled,
-    AgentUnknown,
-    InvalidRequest,
-    ModeNotSupported,
-    SessionExists,
-    SessionNotFound,
-)
+from shim.lib.errors import AgentNotInstalled, AgentUnknown, InvalidRequest, ModeNotSupported, SessionExists, SessionNotFound
 from shim.lib.ids import NAME_LIMIT, is_name
 from shim.sessions.feed import Follower, T, wait_for_store
 from shim.sessions.index.manager import SessionManager

@@ -55,7 +55,6 @@ class SessionEntry:
         self.busy, self.subagent, self.ended, self.facts = stored.busy, stored.subagent, stored.ended, stored.facts
 
     def to_row(self) -> SessionRow:
-        """Convert the entry to the store's row."""
         record = self.record
         data: dict[str, Any] = {
             "record": record_json(record),

@@ -149,7 +149,6 @@ class SessionIndex:
         return list(family)
 
     def busy(self) -> list[Session]:
-        """Sessions whose turn runs here."""
         sessions = (entry.state.session for entry in self._entries.values() if entry.state is not None)
         return [session for session in sessions if session.is_busy]
 
@@ -164,7 +163,6 @@ class SessionIndex:
         return list(dict.fromkeys(actors))
 
     def running_agents(self) -> list[RunningAgent]:
-        """The agents whose process runs."""
         entries = [entry for entry in self._entries.values() if entry.actor is not None and entry.state is entry.actor.main]
         return [
             RunningAgent(entry.record.id, entry.is_at_work, entry.actor.last_active_ms, entry.actor.reap)

@@ -55,7 +55,6 @@ class Instructions:
         self.announced: dict[str, str] = {}
 
     def note(self, label: str, meta: JsonObject) -> None:
-        """Apply the next status."""
         if label == LABEL:
             key = text(meta.get("key"))
             if "json" in meta:

@@ -51,7 +51,6 @@ class PendingPrompt:
         return self.user_prompt.details.delivery == "queue"
 
     def require_choice(self) -> None:
-        """Raise AgentError if no agent can get it."""
         if self.refused:
             raise AgentError(self.refused)
 
@@ -66,7 +65,6 @@ class PendingPrompt:
         return self.user_prompt.details.delivery is None
 
     def journal_entry(self) -> JsonObject:
-        """The journal's entry about its dispatch."""
         entry: JsonObject = {"item_id": self.item.item_id, "agent": self.agent}
         if self.choice is not None and (self.choice.mode, self.choice.model) != (self.user_prompt.mode, self.user_prompt.model):
             entry["chosen"] = {"agent": self.choice.mode, "model": model_json(self.choice.model)}

@@ -461,7 +461,6 @@ class PromptDispatcher:
         return self.current_key is not None
 
     async def close(self) -> None:
-        """Stop the start of an agent."""
         if self._launch is not None:
             self._launch.cancel()
             with suppress(asyncio.CancelledError):
@@ -521,7 +520,6 @@ class Answer:
         self._notes: list[str] = []
 
     def begin(self) -> None:
-        """Note that the agent has begun to answer."""
         self.has_begun = True
         self.is_heard = self.has_content
 

@@ -162,7 +162,6 @@ class PendingPrompts:
             self.prompts[message_id] = replace(accepted, message_id=message_id)
 
     def note(self, label: str, meta: JsonObject) -> None:
-        """Take in the next status."""
         if label != "prompt":
             return
         message_id, state = self._message_of(text(meta.get("item_id"))), meta.get("state")

@@ -73,7 +73,6 @@ def _ask_again(queue: PromptQueue, pending: PendingPrompt, why: str) -> None:
 
 
 def _answer(state: SessionState) -> tuple[str, str]:
-    """The id of the last answer, and its text."""
     last = next((message for message in state.session.newest_first() if not message.is_user), None)
     if last is None:
         return "", ""

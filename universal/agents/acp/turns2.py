@@ -195,7 +195,6 @@ class Turns2(Turns):
         yield from self._conn.talk.tool(self._terminals.attach(update), raw)
 
     def _tool_content(self, update: Msg, raw: Json) -> Iterator[Output]:
-        """One more item of a call's content."""
         call = self._call_of(update)
         blocks = version2.content_blocks(obj(update.get("content")))
         content = [*(call.content if call else []), *blocks]

@@ -93,7 +93,6 @@ _SECTION = re.compile(r"^(?=diff --git )", re.MULTILINE)
 
 
 def _sections(patch: str) -> list[str]:
-    """Split a Git patch by file."""
     return [section for section in _SECTION.split(patch) if section.strip()]
 
 

@@ -444,7 +444,6 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         self.native_session_id = get_text(msg, "session_id") or self.native_session_id
 
     def _on_user(self, msg: Msg) -> Iterator[Output]:
-        """The echo of a prompt, or results of tools."""
         for block in map(obj, arr(obj(msg.get("message")).get("content"))):
             kind = get_text(block, "type")
             if kind == "tool_result":

@@ -65,7 +65,6 @@ class Asks:
     # --- from Codex -----------------------------------------------------------------------------------
 
     def command(self, request: Request, thread: Thread) -> Iterator[Output]:
-        """`item/commandExecution/requestApproval`."""
         params = request.params
         call = thread.calls.get(get_text(params, "itemId"))
         command = bare_command(params) or (as_text(call.display.arguments.get("command")) if call else "")

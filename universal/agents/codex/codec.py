@@ -118,7 +118,6 @@ class CodexCodec(kit.BaseCodec[Context]):
 
     @property
     def mode(self) -> str:
-        """Id of the thread's mode."""
         return self._settings.mode
 
     # --- lines ----------------------------------------------------------------------------------------

@@ -12,14 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 
 from universal.agents import kit
-from universal.agents.codex.tools import (
-    BACKGROUND,
-    LATE_ARGUMENTS,
-    TOOLS,
-    Display,
-    Outcome,
-    changes_of,
-)
+from universal.agents.codex.tools import BACKGROUND, LATE_ARGUMENTS, TOOLS, Display, Outcome, changes_of
 from universal.agents.codex.wire import IGNORED_ITEMS, Msg, usage_of
 from universal.codec import Fact
 from universal.events import EventData, EventType
@@ -213,7 +206,6 @@ class Thread(kit.Items[Context]):
             yield fact._replace(synthetic=True)
 
     def output(self, id_: str, text: str, raw: Msg) -> Iterator[Fact]:
-        """A piece of a command's output."""
         call = self.calls.get(id_)
         if call is None:
             self.ctx.ignore("output of a call that is over")

@@ -88,7 +88,6 @@ class Turns:
         yield from self._begin_thread()
 
     def ready(self) -> Iterator[Output]:
-        """Note that the handshake is done."""
         self._ready = True
         yield from self._begin_thread()
 
@@ -201,12 +200,10 @@ class Turns:
             yield _end(error, {**(metadata if not number else {}), "anchor": turn_id}, aborted=aborted)
 
     def child_started(self, child: Thread) -> Iterator[Output]:
-        """A subagent has begun to work."""
         yield Signal(Input.OPENED, key=child.thread_id)
         yield Signal(Input.ACTIVITY, child=child.child)
 
     def child_completed(self, child: Thread, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Output]:
-        """A subagent has stopped working."""
         metadata: dict[str, Json] | None = {"usage": dict(child.usage)} if child.usage else None
         child.usage = {}
         yield _end(error, metadata, aborted=aborted, child=child.child)

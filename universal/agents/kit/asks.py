@@ -66,7 +66,6 @@ def _field(name: str, schema: dict[str, Json], message: str) -> Question:
 
 
 def _value(schema: dict[str, Json], labels: list[str]) -> Json:
-    """An answer as the field's type."""
     kind, first = get_text(schema, "type"), labels[0]
     if kind == "array":
         return labels

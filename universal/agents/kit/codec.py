@@ -84,7 +84,6 @@ class BaseCodec(Codec, Generic[ContextT]):
         raise NotImplementedError
 
     def _interrupt(self) -> Iterable[Output]:
-        """Stop the running turn."""
         raise NotImplementedError
 
     def _on_permission_reply(self, reply: PermissionReply) -> Iterable[Output]:
@@ -114,7 +113,6 @@ class BaseCodec(Codec, Generic[ContextT]):
         raise NotImplementedError
 
     def counters(self) -> Mapping[str, int]:
-        """Counts of ignored and unparsed messages."""
         return self._ctx.counters
 
     def _stamp(self, outputs: Iterable[Output]) -> list[Output]:

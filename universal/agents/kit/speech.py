@@ -135,7 +135,6 @@ class Speech(Items[Context]):
         yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
 
     def output(self, call: Call, text: str, raw: Json) -> Iterator[Fact]:
-        """Add output of a running tool."""
         if not text or call.arguments is None:
             return
         if not call.result_id:

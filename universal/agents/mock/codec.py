@@ -13,16 +13,7 @@ from universal.agents.mock import wire
 from universal.agents.mock.wire import PROTOCOL, Bad, Frame, Late, need
 from universal.codec import Fact, Output, Signal
 from universal.events import ErrorData, EventType, SessionStartedData
-from universal.items import (
-    ContentPart,
-    FileRefPart,
-    ImagePart,
-    ItemRole,
-    ItemStatus,
-    Json,
-    TextPart,
-    ToolResultPart,
-)
+from universal.items import ContentPart, FileRefPart, ImagePart, ItemRole, ItemStatus, Json, TextPart, ToolResultPart
 from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.lib.jsonline import digest
 from universal.lib.jsonvalue import arr, obj, text

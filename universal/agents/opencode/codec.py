@@ -372,7 +372,6 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
             yield self._watch.on_sign(self._main.thread.session_id, ENDS["POST /session/ID/command"])
 
     def _refusal(self, status: int, body: Json) -> dict[str, Json]:
-        """The error of a refused request."""
         error = refusal(status, body, error_of(body))
         if self._is_lost(status):
             error["code"] = "session_not_found"

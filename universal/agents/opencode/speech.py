@@ -256,7 +256,6 @@ class Thread(kit.Items[Context]):
     # --- parts ----------------------------------------------------------------------------------------
 
     def part(self, part: Msg, raw: Msg) -> Iterator[Fact]:
-        """`message.part.updated`."""
         kind, native_id = as_text(part.get("type")), as_text(part.get("messageID"))
         if kind == "compaction":
             yield self.ctx.status("compaction", None, {"phase": "started", "auto": part.get("auto") is True}, raw, self.child)
@@ -293,7 +292,6 @@ class Thread(kit.Items[Context]):
             text_part.final = text
 
     def piece(self, properties: Msg, raw: Msg) -> Iterator[Fact]:
-        """`message.part.delta`."""
         message = yield from self._message_of(properties, raw)
         piece = as_text(properties.get("delta"))
         if message is None or not piece or properties.get("field") != "text":

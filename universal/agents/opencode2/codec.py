@@ -17,15 +17,7 @@ from urllib.parse import quote
 
 from universal.agents import kit
 from universal.agents.opencode2.asks import Asks
-from universal.agents.opencode2.dialects import (
-    HEALTH_PATH,
-    INFO_PATH,
-    V2,
-    Dialect,
-    Msg,
-    dialect_of_health,
-    normalize,
-)
+from universal.agents.opencode2.dialects import HEALTH_PATH, INFO_PATH, V2, Dialect, Msg, dialect_of_health, normalize
 from universal.agents.opencode2.speech import Context, Thread
 from universal.agents.opencode2.wire import (
     CATALOGUE_EVENTS,
@@ -96,7 +88,6 @@ class Course:
     """A person rejected something, which ends an execution too."""
 
     def start(self, *, delivered: bool) -> None:
-        """Begin something that is to be answered."""
         self.active, self.delivered = True, delivered
         self.stopping = self.rejected = False
 
@@ -105,7 +96,6 @@ class Course:
         return self.active and (self.delivered or outcome != "succeeded")
 
     def end(self) -> None:
-        """Reset after the end has been signalled."""
         self.active = self.running = False
 
 
@@ -414,7 +404,6 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
             yield from self._look_for_end(reads=1)
 
     def _refusal(self, status: int, body: Json) -> dict[str, Json]:
-        """Return the error of a refused request."""
         error = refusal(status, body, error_of(body))
         is_unknown = error["code"] == "SessionNotFoundError" and self._resumed
         if is_unknown or self._is_lost(status):

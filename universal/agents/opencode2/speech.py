@@ -114,12 +114,10 @@ class Thread:
         yield from self.speech.end(raw, interrupted="error" in data, metadata=metadata)
 
     def piece(self, kind: kit.PartKind, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """Report a delta of text or reasoning."""
         yield from self._open(data, raw)
         yield from self.speech.say(slot_of(kind, data), kind, text(data.get("delta")), raw)
 
     def whole_part(self, kind: kit.PartKind, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """Report the whole text of a part."""
         if self.is_speaking and text(data.get("assistantMessageID")) == self._step:
             yield from self.speech.whole(slot_of(kind, data), kind, text(data.get("text")), raw)
 
@@ -147,7 +145,6 @@ class Thread:
         yield from self.speech.call(text(data.get("id")), text(data.get("name")), raw)
 
     def input_piece(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """Handle `session.tool.input.delta`."""
         yield from self.speech.call_delta(text(data.get("id")), text(data.get("delta")), raw)
 
     def on_tool_called(self, data: Msg, raw: Msg) -> Iterator[Fact]:

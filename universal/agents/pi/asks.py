@@ -62,7 +62,6 @@ class Asks:
 
     @property
     def is_open(self) -> bool:
-        """Whether a dialog waits for the person."""
         return bool(self._asks)
 
     def ask(self, msg: Msg) -> Iterator[Output]:

@@ -41,13 +41,11 @@ class Voice:
         yield from self.speech.begin(msg, native_id=get_text(native, "responseId"), model=model)
 
     def delta(self, msg: Msg) -> Iterator[Fact]:
-        """A piece of text or thinking."""
         event = obj(msg.get("assistantMessageEvent"))
         kind = "text" if event.get("type") == "text_delta" else "reasoning"
         yield from self.speech.say(get_int(event, "contentIndex"), kind, as_text(event.get("delta")), msg)
 
     def part_end(self, msg: Msg) -> Iterator[Fact]:
-        """The whole text of a part."""
         event = obj(msg.get("assistantMessageEvent"))
         kind = "text" if event.get("type") == "text_end" else "reasoning"
         yield from self.speech.whole(get_int(event, "contentIndex"), kind, as_text(event.get("content")), msg)
@@ -64,13 +62,11 @@ class Voice:
             yield from self.speech.call(call_id, get_text(event, "toolName") or get_text(so_far, "name"), msg)
 
     def call_delta(self, msg: Msg) -> Iterator[Fact]:
-        """A piece of a call's arguments."""
         event = obj(msg.get("assistantMessageEvent"))
         call_id = self._slots.get(get_int(event, "contentIndex"), "")
         yield from self.speech.call_delta(call_id, as_text(event.get("delta")), msg)
 
     def call_end(self, msg: Msg) -> Iterator[Fact]:
-        """A call's whole arguments."""
         yield from self._call(obj(obj(msg.get("assistantMessageEvent")).get("toolCall")), msg)
 
     def _call(self, block: Msg, msg: Msg) -> Iterator[Fact]:

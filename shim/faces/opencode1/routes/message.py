@@ -59,7 +59,6 @@ class EncodedMessages:
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
 
     def encode(self, message: Message, session_id: str) -> bytes:
-        """`{info, parts}` as JSON."""
         if message.streaming:  # its texts are not in its parts yet
             return wire_json.dumps(read.message(message, session_id))
         key = (session_id, message.info.id)

@@ -57,12 +57,10 @@ class Dialect:
     has_project: bool = True
 
     def request(self, row: str, fields: RequestInput) -> RequestInput:
-        """Convert the fields of a request to `v2_0`."""
         change = self.requests.get(row)
         return fields if change is None else change(fields)
 
     def answer(self, row: str, body: Any) -> Any:
-        """Convert the body of an answer from `v2_0`."""
         change = self.answers.get(row)
         body = with_project(body) if self.has_project else body
         return body if change is None else change(body)

@@ -48,6 +48,11 @@ def _amp(scene: str, note: str = "") -> Cell:
     return Cell((f"amp/0.0.1774569934-g39e3ec/{scene}",), note=note)
 
 
+def _kilo(scene: str) -> Cell:
+    """A cell of Kilo, of which eight scenes were recorded."""
+    return Cell((f"acp/kilo-7.7.9/{scene}",))
+
+
 def _opencode2(scene: str, note: str = "") -> Cell:
     """A cell of OpenCode 2: what its server of July said, by the names of the published contract."""
     return Cell((f"opencode2/published/{scene}",), note=note)
@@ -82,7 +87,6 @@ SHOWN: Mapping[str, Callable[[str], Mapping[str, Cell]]] = {
         "retries": _acp("drop", folder, note="It does not count them."),
         "deltas": _acp("length", folder, note="It sends pieces that come at once as one."),
     },
-    "kilo": lambda _: _NO_WORDS,
 }
 """Agents with a card that have a column of their own, and the cells in which they differ, by the folder of their recordings."""
 _COLUMNS: Mapping[str, Column] = {
@@ -104,6 +108,23 @@ _COLUMNS: Mapping[str, Column] = {
         for name, differs in SHOWN.items()
         if agents()[name].program.tested and (folder := newest(f"acp/{name}-"))
     },
+    "kilo": Column(
+        "Kilo",
+        (),
+        {
+            "text": _kilo("text"),
+            "tool_calls": _kilo("read_edit"),
+            "tool_results": _kilo("read_edit"),
+            "file_changes": _kilo("read_edit"),
+            "permissions": _kilo("bash_once"),
+            "todos": _kilo("todo"),
+            "errors": _kilo("error"),
+            "interrupt": _kilo("abort_tool"),
+            "lifecycle": _kilo("three_turns"),
+            "usage": _kilo("text"),
+            **_NO_WORDS,
+        },
+    ),
     "amp": Column(
         "Amp",
         (),

@@ -188,6 +188,7 @@ class Policy:
     person  the person's own rules, which are among `config`
     held    the rules of the configuration when the turn began: what these deny or ask is not allowed before its end
     rule_files  files of agents that hold rules (`ProjectSettingsUse.rule_files`), beside RULE_FILES
+    above   the policy of the session whose agent has started this one: the stricter of both counts
     """
 
     defaults: tuple[Rule, ...] = DEFAULT_RULES
@@ -198,9 +199,12 @@ class Policy:
     person: tuple[Rule, ...] = ()
     held: DirectoryRules | None = None
     rule_files: tuple[str, ...] = ()
+    above: Policy | None = None
 
     def action(self, access: Access) -> Action | None:
         """Return the action of the rules for an access, or None if no rule concerns it and the agent's mode decides."""
+        if self.above is not None:
+            return max(replace(self, above=None).action(access), self.above.action(access), key=_STRICTNESS.__getitem__)
         action = self._action_as_written(access)
         if self.held is None or self.held.all == self.config:
             return action
@@ -269,10 +273,18 @@ class Policy:
     def for_agent(self) -> tuple[Rule, ...]:
         """The written rules as one list, for agents that enforce them: without what only answers their questions (grants,
         allows of the session), which could undo a deny of the configuration."""
-        return _layers(self.config, self.session_for_agent(), kept=("deny",))
+        rules, more = _layers(self.config, self.session_for_agent(), kept=("deny",)), self._of_above()
+        return (*rules, *more, *(rule for rule in rules if rule.action == "deny")) if more else rules
 
     def session_for_agent(self) -> tuple[Rule, ...]:
-        return tuple([rule for rule in self.session if rule.action != "allow"]) if self.session else ()
+        own = tuple([rule for rule in self.session if rule.action != "allow"]) if self.session else ()
+        return (*self._of_above(), *own) if self.above is not None else own
+
+    def _of_above(self) -> tuple[Rule, ...]:
+        """What the configuration denies or asks for the session above alone. Its rules of its own are among this one's."""
+        if self.above is None or self.above.config == self.config:
+            return ()
+        return tuple(rule for rule in self.above.config if rule.action != "allow")
 
     def for_engine(self, *, reads_project: bool) -> tuple[Rule, ...]:
         """Return what an agent must be told that reads the person's configuration itself, and the project's if `reads_project`.

@@ -23,11 +23,12 @@ import ipaddress
 import re
 import socket
 from collections import OrderedDict
-from collections.abc import Awaitable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import structlog
@@ -38,6 +39,7 @@ from shim.http import cors
 from shim.http.pairing import Pairing
 from shim.lib.clock import Clock
 from shim.lib.errors import (
+    AgentTokenRefused,
     EmbeddingNotAllowed,
     HostNotAllowed,
     OriginNotAllowed,
@@ -45,6 +47,7 @@ from shim.lib.errors import (
     PasswordRefused,
     TooManyLogins,
 )
+from shim.lib.ids import AGENT_TOKEN
 from shim.lib.settings import Settings
 
 # --- wrong passwords --------------------------------------------------------------------------------------------
@@ -113,6 +116,7 @@ def network(address: str) -> str:
 
 
 log = structlog.get_logger(__name__)
+HandlerT = TypeVar("HandlerT", bound=Handler)
 
 # --- who may use the server -------------------------------------------------------------------------------------
 
@@ -137,6 +141,8 @@ LOOPBACK_NAMES = re.compile(r"(.*\.)?localhost\.?|ip6-localhost|ip6-loopback")
 DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
 AUTHORIZED: web.RequestKey[bool] = web.RequestKey("authorized", bool)
+AGENT: web.RequestKey[str] = web.RequestKey("agent", str)
+"""The session whose agent makes a request; "" for a person."""
 TOKEN_ID: web.RequestKey[str] = web.RequestKey("token_id", str)
 """The id of the pairing token of a request; "" for the password, and without a password."""
 
@@ -286,6 +292,14 @@ def _split(host: str) -> tuple[str | None, int | None]:
 # --- the door --------------------------------------------------------------------------------------------
 
 
+class AgentDoor:
+    """Tells whose an agent's token is. In: `is_on`, whether agents have any. `session_of` is set before an agent starts."""
+
+    def __init__(self, *, is_on: bool) -> None:
+        self.is_on = is_on
+        self.session_of: Callable[[str], str | None] = lambda _: None
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """The access rules of one server, from its settings. `secrets` is None without a password."""
@@ -298,6 +312,7 @@ class Access:
     throttle: Throttle
     pairing: Pairing
     clock: Clock
+    agents: AgentDoor
 
     @classmethod
     def of(cls, settings: Settings, clock: Clock) -> Access:
@@ -320,6 +335,7 @@ class Access:
             Throttle(),
             Pairing(secrets.bearer if secrets is not None else b""),
             clock,
+            AgentDoor(is_on=settings.mcp),
         )
 
     def epoch_s(self) -> float:
@@ -401,6 +417,20 @@ class Access:
         self.throttle.note_failure(address, attempt.digest(), now_s)
         log.warning("login.failed", address=address[:100], why="wrong user or password")
         raise PasswordRefused("The user or password is wrong")
+
+    def agent_of(self, request: web.Request) -> str:
+        """Return the session whose agent makes a request, by its token; "" for a person, who shows none.
+
+        Raises AgentTokenRefused for the token of a process that has ended, and for one that is shown elsewhere than at `/mcp`.
+        """
+        attempt = credentials(request.query, request.headers)
+        secret = attempt.secret() if attempt is not None else ""
+        if not secret.startswith(AGENT_TOKEN):
+            return ""
+        session_id = self.agents.session_of(secret)
+        if session_id is None or not getattr(request.match_info.handler, _FOR_AGENTS, False):
+            raise AgentTokenRefused
+        return session_id
 
     def _token_of_cookie(self, request: web.Request) -> str | None:
         """Return the id of the token in our page's cookie. Requests of other pages carry the cookie too, and do not count."""
@@ -492,6 +522,15 @@ def while_good(request: web.Request, token_id: str) -> Generator[None]:
         yield
 
 
+_FOR_AGENTS = "__for_agents__"
+
+
+def for_agents(handler: HandlerT) -> HandlerT:
+    """Mark a route's handler as one that takes the tokens of agents (`AGENT`). All others refuse them."""
+    setattr(handler, _FOR_AGENTS, True)
+    return handler
+
+
 @web.middleware
 def gate(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
     """Check access before any other work on a request."""
@@ -501,7 +540,8 @@ def gate(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse
     else:
         access.check_host(request)
         access.check_origin(request)
-        token_id = access.check_credentials(request, asyncio.get_running_loop().time())
+        agent = request[AGENT] = access.agent_of(request) if access.agents.is_on else ""
+        token_id = "" if agent else access.check_credentials(request, asyncio.get_running_loop().time())
     request[AUTHORIZED], request[TOKEN_ID] = token_id is not None, token_id or ""
     request[CONNECTION] = Connection(request)
     return handler(request) if not token_id else _serve_while_good(request, handler, token_id)

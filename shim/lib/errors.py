@@ -373,6 +373,13 @@ class PasswordRefused(LoginRefused):
         super().__init__(f"{start}. Set OPENCODE_SERVER_PASSWORD to the server's password, and start this client again.")
 
 
+class AgentTokenRefused(LoginRefused):
+    """The token of an agent is no good: its process has ended, or it was shown elsewhere than at `/mcp`."""
+
+    def __init__(self) -> None:
+        super().__init__("This token is of an agent that has ended, or it is for this server's /mcp alone.")
+
+
 class PairingLinkSpent(LoginRefused):
     """A pairing code is unknown, used or expired."""
 

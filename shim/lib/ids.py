@@ -30,6 +30,8 @@ _PREFIX: dict[Kind, str] = {
 ID_LIMIT = 128
 """Maximum characters of an id. Ours have 30; clients and other servers create longer ones."""
 ID_FORM = f"an id of letters, digits, _ and -, at most {ID_LIMIT} characters"
+AGENT_TOKEN = "agent_"  # noqa: S105 - a prefix
+"""Beginning of an agent's token for `/mcp` (`shim.sessions.agent_tokens`)."""
 NAME_LIMIT = 200
 """Maximum characters of a session name of `/v1`."""
 _ID = re.compile(r"[A-Za-z0-9_-]+")

@@ -56,6 +56,7 @@ from shim.http.pairing import NAMESPACE as PAIRING
 from shim.http.services import Services, Telemetry, Universal
 from shim.inspector.traces import Traces
 from shim.lib.settings import Settings
+from shim.sessions.agent_tokens import AgentTokens
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.index.drain import Drain
 from shim.sessions.index.manager import SessionManager
@@ -328,6 +329,7 @@ async def start(
             placement=member.placement,
             room=room,
             tapes=_tapes(services),
+            agent_tokens=_agent_tokens(app, services),
             spares=spares,
             enclose_shell=enclose_shell,
         ),
@@ -427,6 +429,15 @@ def _tapes(services: Services) -> Tapes | None:
     settings, store = services.settings, services.store
     may = settings.outlive and not settings.has_cluster
     return Tapes(store, settings.data_dir / "held", services.clock) if may and isinstance(store, TapeStore) else None
+
+
+def _agent_tokens(app: web.Application, services: Services) -> AgentTokens | None:
+    """The tokens of agents, if they are to use `/mcp`."""
+    if not services.settings.mcp:
+        return None
+    tokens = AgentTokens(lambda: f"{services.url}{services.settings.base_path}/mcp")
+    app[ACCESS].agents.session_of = tokens.session_of
+    return tokens
 
 
 def _agent_limit(settings: Settings) -> int | None:

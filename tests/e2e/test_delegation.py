@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.support.mcp_sdk import over_http, over_stdio
 from tests.process.test_serve import run_server
+
+from .support.bench import CLAUDE, Bench, bench, open_watch, turn
+from .support.children import wait_for
+from .support.mcp_sdk import over_http, over_stdio
+from .support.wire import Json, tools
 
 pytestmark = pytest.mark.e2e
 SWIFT = {"SHIM_MOCK_DELAY_FACTOR": "0"}
@@ -59,3 +63,82 @@ async def test_a_server_starts_for_the_program_without_one(tmp_path: Path) -> No
         session = (await mcp.use("start_session", agent="mock", prompt="echo alone"))["session"]
         assert (await mcp.use("wait", session=session))["state"] == "idle"
         assert (await mcp.use("read", session=session))["text"] == "alone"
+
+
+# --- real agents ------------------------------------------------------------------------------------------------------
+
+
+def child_of(server: Bench, parent: str) -> Json | None:
+    """The session that the agent of another one has started."""
+    return next((row for row in server.api.get("/session") if row.get("parentID") == parent), None)
+
+
+@pytest.mark.parametrize(("agent", "other"), [(CLAUDE, "codex"), ("codex", CLAUDE)])
+@pytest.mark.timeout(240)
+def test_an_agent_drives_another_one_and_waits(agent: str, other: str) -> None:
+    with bench(agent, also=(other,), SHIM_MCP="true") as server:
+        server.models()
+        server.models(other)
+        watch = open_watch(server)
+        asked: set[str] = set()
+        parts = turn(server, watch, f"[scene:delegate:{other}:text] go", asked=asked)
+        assert asked <= {"opencode-shim_start_session"}, asked
+        child = child_of(server, watch.session)
+        assert child is not None, parts
+        assert server.api.messages(child["id"])[-1]["info"]["providerID"] == other
+        outputs = [part["state"].get("output", part["state"].get("error", "")) for part in parts]
+        assert '"idle"' in "".join(outputs), outputs
+        assert "You said: say what you see" in outputs[-1], outputs
+
+
+@pytest.mark.parametrize(("agent", "other"), [(CLAUDE, "codex"), ("codex", CLAUDE)])
+@pytest.mark.timeout(240)
+def test_an_abort_reaches_the_other_agent(agent: str, other: str) -> None:
+    with bench(agent, also=(other,), SHIM_MCP="true") as server:
+        server.models()
+        server.models(other)
+        watch = open_watch(server)
+        watch.prompt(f"[scene:delegate:{other}:hang] go")
+
+        def is_waiting() -> object:
+            for ask in server.api.get("/permission"):
+                server.api.post(f"/permission/{ask['id']}/reply", {"reply": "once"})
+            child = child_of(server, watch.session)
+            calls = [part for part in tools(server.api.messages(watch.session)) if "wait" in part["tool"]]
+            return child is not None and calls and calls[-1]["state"]["status"] == "running"
+
+        wait_for(is_waiting, 90, "the agent does not wait for the other one")
+        child = child_of(server, watch.session)
+        assert child is not None
+        assert {watch.session, child["id"]} <= server.api.status().keys()
+        server.api.post(f"/session/{watch.session}/abort")
+        assert server.api.status() == {}
+        for session in (watch.session, child["id"]):
+            assert server.api.messages(session)[-1]["info"]["error"]["name"] == "MessageAbortedError"
+
+
+@pytest.mark.timeout(240)
+def test_a_permission_of_the_other_agent_reaches_the_person() -> None:
+    """Claude drives Codex, which asks for a command: the person sees and answers it, in every client, and Claude goes on."""
+    with bench(CLAUDE, also=("codex",), SHIM_MCP="true") as server:
+        server.models()
+        server.models("codex")
+        watch = open_watch(server)
+        at = watch.prompt("[scene:delegate:codex:ask_bash:touch made.txt] go")
+        answered: list[Json] = []
+
+        def answer_asks() -> object:
+            for ask in server.api.get("/permission"):
+                answered.append(ask)
+                server.api.post(f"/permission/{ask['id']}/reply", {"reply": "once"})
+            return watch.at_rest(at)
+
+        wait_for(answer_asks, 120, "the turn does not end")
+        child = child_of(server, watch.session)
+        assert child is not None
+        asked = [ask for ask in answered if ask["sessionID"] == child["id"]]
+        assert [ask["permission"] for ask in asked] == ["bash"], answered
+        assert (server.place.project / "made.txt").exists()
+        parts = tools(watch.wait_for_answer(at))
+        assert '"permission"' in "".join(part["state"].get("output", "") for part in parts), parts
+        assert "Done!" in parts[-1]["state"]["output"], parts

@@ -39,13 +39,13 @@ class McpClient:
 
     def __init__(self, server: Live, **headers: str) -> None:
         self._server = server
-        self._headers = {"Mcp-Session-Id": secrets.token_hex(8), **headers}
+        self.headers = {"Mcp-Session-Id": secrets.token_hex(8), **headers}
         self._ids = itertools.count(100)
 
     async def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
         """A request that is not refused. Out: its result."""
         body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params or {}}
-        status, message = await post(self._server, body, **self._headers)
+        status, message = await post(self._server, body, **self.headers)
         assert (status, "error" in message) == (200, False), message
         return message["result"]
 

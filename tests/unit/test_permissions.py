@@ -355,3 +355,46 @@ def test_rules_that_cannot_be_read_ask_for_all_that_no_rule_denies(mode: str) ->
     policy = Policy((), combine((Rule("edit", "*", "deny"),), allow, unread=True), allow, allow, mode)
     assert [policy.action(call) for call in CALLS] == ["ask", "ask", "deny"]
     assert decide("bash", ("ls",), policy.for_agent()) == "ask"
+
+
+# --- the policy of a session whose agent has started this one -----------------------------------------------------------
+
+STRICTNESS = ["allow", None, "ask", "deny"]
+DRAWN_RULES = st.lists(
+    st.builds(
+        Rule,
+        st.sampled_from(("bash", "edit", "*")),
+        st.sampled_from(("*", "git *", "src/*")),
+        st.sampled_from(("allow", "ask", "deny")),
+    ),
+    max_size=4,
+).map(tuple)
+DRAWN = st.builds(
+    Policy, config=DRAWN_RULES, session=DRAWN_RULES, grants=DRAWN_RULES, mode=st.sampled_from(("build", "plan", BYPASS))
+)
+
+
+@given(
+    above=DRAWN,
+    below=DRAWN,
+    access=st.builds(
+        Access, st.sampled_from(("bash", "edit", "webfetch")), st.sampled_from((("git status",), ("src/a", "b"), ("x",)))
+    ),
+)
+def test_the_stricter_answer_of_both_sessions_counts(above: Policy, below: Policy, access: Access) -> None:
+    """For each access the stricter answer of both counts, whatever the rules, grants and modes."""
+    both = replace(below, above=above).action(access)
+    assert both == max(below.action(access), above.action(access), key=STRICTNESS.index)
+    told = decide(access.permission, access.patterns, replace(below, above=above).for_agent())
+    for rules in (below.for_agent(), above.config):
+        alone = decide(access.permission, access.patterns, rules)
+        assert alone in ("allow", None) or STRICTNESS.index(told) >= STRICTNESS.index(alone)
+
+
+def test_an_agent_that_reads_rules_gets_those_of_the_session_above() -> None:
+    above = Policy(config=(Rule("bash", "*", "deny"), Rule("bash", "git *", "allow")))
+    below = Policy(config=(Rule("bash", "*", "allow"),), above=above)
+    assert decide("bash", ("rm x",), below.for_agent()) == "deny"
+    assert Rule("bash", "*", "deny") in below.session_for_agent()
+    assert Rule("bash", "*", "deny") in below.for_engine(reads_project=False)
+    assert replace(below, config=above.config).session_for_agent() == (), "it has these rules already"

@@ -21,6 +21,7 @@ came after that prompt the step.
     mcp:TOOL     the offered tool whose name ends so, with {"text": "hello"}, final text
     tool:NAME:JSON  any tool by its own name with these arguments, final text; JSON may be a list: one call in each step.
                  A JSON string is the whole input of a tool that takes text (Codex's `apply_patch`)
+    delegate:AGENT:SCENE  the tools of this server's `/mcp`: another agent gets that scene, is waited for and read; final text
     fail_tool    a read of a missing file, final text
     see:WORD     text: how many images the request holds, and whether it holds that word outside of the tag
     error:CODE   that HTTP status from the model (400)
@@ -167,8 +168,9 @@ Step: TypeAlias = tuple[str, list[tuple[str, tuple[str, ...]]]]
 """(text, [(tool, arguments)])."""
 
 
-def _steps(scene: str, argument: str, cwd: str, tools: tuple[str, ...]) -> list[Step]:
+def _steps(scene: str, argument: str, request: ScriptedRequest) -> list[Step]:
     """The steps before the final text of a scene with tools. Codex waits for subagents and finds MCP tools by tools."""
+    cwd, tools = directory_of(request.body), request.tools
     wait: list[Step] = [("Waiting.", [("wait", ())])] if "wait_agent" in tools else []
     search: list[Step] = [("Looking for it.", [("search", (argument or "echo",))])] if "tool_search" in tools else []
     readme, notes = f"{cwd}/README.md", f"{cwd}/notes.txt"
@@ -191,9 +193,32 @@ def _steps(scene: str, argument: str, cwd: str, tools: tuple[str, ...]) -> list[
         "plan": [("Here is my plan.", [("plan", ())])],
         "mcp": [*search, ("Asking the server.", [("mcp", (argument or "echo", '{"text": "hello"}'))])],
         "fail_tool": [("Looking.", [("read", (f"{cwd}/missing.txt",))])],
+        "delegate": _delegation(argument, request) if scene == "delegate" else [],
         "tool": [("Using a tool.", [("named", (name, text))]) for name, text in named_calls(argument)],
     }
     return table.get(scene, [])
+
+
+SESSION = re.compile(r"ses_[0-9A-Za-z]+")
+ASKED = re.compile(r'\\?"request\\*": *\\*"([^"\\]+)')
+
+
+def _delegation(argument: str, request: ScriptedRequest) -> list[Step]:
+    """The steps of `delegate`. The session and what it asks are taken from the results before."""
+    agent, _, scene = argument.partition(":")
+    results = json.dumps(request.body)
+    session = (SESSION.findall(results) or [""])[-1]
+    start = {"agent": agent, "prompt": f"[scene:{scene or 'text'}] say what you see"}
+    waits = [{"session": session}, {"session": session, "ignore": list(dict.fromkeys(ASKED.findall(results)))}]
+    search: list[Step] = (
+        [("Looking for it.", [("search", ("start_session wait read",))])] if "tool_search" in request.tools else []
+    )
+    return [
+        *search,
+        ("Handing it on.", [("mcp", ("start_session", json.dumps(start)))]),
+        *(("Waiting for it.", [("mcp", ("wait", json.dumps(wait)))]) for wait in waits),
+        ("Reading the answer.", [("mcp", ("read", json.dumps({"session": session})))]),
+    ]
 
 
 def named_calls(argument: str) -> list[tuple[str, str]]:
@@ -212,7 +237,7 @@ def answer(request: ScriptedRequest, attempts: dict[str, int]) -> Answer:
     if not scene or ("title" in request.system.lower() and not request.tools):
         form = obj(obj(request.body.get("output_config")).get("format"))  # Claude Code 2.1.330 asks for an object
         return Answer(json.dumps({"title": TITLE}) if form.get("type") == "json_schema" else TITLE)
-    steps = _steps(scene, argument, directory_of(request.body), request.tools)
+    steps = _steps(scene, argument, request)
     if steps:
         if step >= len(steps):
             return Answer("Done!")

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 
 from shim.faces.mcp.tools import TOOLS, Call, call_tool
 from shim.http import wire_json
-from shim.http.access import RELAYED
+from shim.http.access import AGENT, RELAYED, for_agents
 from shim.http.faces import Face, belongs_to
 from shim.http.log_stream import HEADERS, SEND_TIMEOUT_S
 from shim.http.operation import SERVICES, check, check_unparsed
@@ -40,8 +40,8 @@ QUICK_S = 1.0
 """Seconds after which a call that is not done becomes an event stream."""
 PROGRESS_S = 5.0
 """Seconds between two signs of life of a call that takes long. A client that has gone is noticed at one."""
-CALLS_LIMIT = 256
-"""Maximum calls at once."""
+CALLS_LIMIT, CALLS_OF_ONE_LIMIT = 256, 32
+"""Maximum calls at once, and of one agent, or of all persons' clients together."""
 SHOWN = 100
 """Characters of a client's word in an error."""
 SESSION = "Mcp-Session-Id"
@@ -94,7 +94,7 @@ class _Place(web.PlainResource):
 def register(app: web.Application) -> None:
     """Add the routes, before those of OpenCode."""
     place = _Place(PATH)
-    place.add_route("POST", belongs_to(FACE, serve))
+    place.add_route("POST", for_agents(belongs_to(FACE, serve)))
     place.add_route("GET", belongs_to(FACE, refuse_stream))
     app.router.register_resource(place)
 
@@ -192,12 +192,13 @@ def _json(body: object, status: int = 200, headers: Mapping[str, str] | None = N
 
 # --- calls ------------------------------------------------------------------------------------------------------
 
-_CALLS: dict[tuple[int, str, Id], asyncio.Task[dict[str, Any]]] = {}
-"""What runs now: server, connection of a client, id -> the call. Ids are those of clients."""
+_Key: TypeAlias = tuple[int, str, str, Id]
+_CALLS: dict[_Key, asyncio.Task[dict[str, Any]]] = {}
+"""What runs now: server, agent, connection of a client, id -> the call. Ids are those of clients."""
 
 
-def _key(request: web.Request, id_: Id) -> tuple[int, str, Id]:
-    return id(request.app[SERVICES]), request.headers.get(SESSION, ""), id_
+def _key(request: web.Request, id_: Id) -> _Key:
+    return id(request.app[SERVICES]), request[AGENT], request.headers.get(SESSION, ""), id_
 
 
 def _cancel(request: web.Request, id_: Any) -> None:
@@ -214,9 +215,9 @@ async def _serve_call(request: web.Request, id_: Id, params: Mapping[str, Any]) 
         return _json(_failure(id_, INVALID_PARAMS, f"There is no tool {name[:SHOWN]!r}. There are: {', '.join(TOOLS)}."))
     if key in _CALLS:
         return _json(_failure(id_, INVALID_REQUEST, "A call with this id runs."))
-    if len(_CALLS) >= CALLS_LIMIT:
-        raise LimitReached("calls of MCP", CALLS_LIMIT, "Wait for the end of some.")
-    call = Call(request.app[SERVICES])
+    if len(_CALLS) >= CALLS_LIMIT or sum(other[:2] == key[:2] for other in _CALLS) >= CALLS_OF_ONE_LIMIT:
+        raise LimitReached("calls of MCP", CALLS_OF_ONE_LIMIT, "Wait for the end of some.")
+    call = Call(request.app[SERVICES], request[AGENT])
     work = call_tool(call, tool, params.get("arguments"))
     task = _CALLS[key] = asyncio.create_task(work, name=f"{WAITS if tool.waits else 'mcp'} {name}")
     task.add_done_callback(lambda _: _CALLS.pop(key, None))

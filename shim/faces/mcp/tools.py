@@ -22,6 +22,8 @@ from shim.http.directory import resolve
 from shim.http.services import Services, list_offers
 from shim.lib.complaints import fault
 from shim.lib.errors import InvalidRequest, ShimError
+from shim.sessions import delegation
+from shim.sessions.agent_tokens import WAIT_LIMIT_S
 from shim.sessions.feed import SessionChanges
 from shim.sessions.history.checkpoints import read_ahead
 from shim.sessions.index.named_sessions import NewSession
@@ -33,8 +35,8 @@ from universal.session.values import ModelRef, SessionRecord, StepInfo, Text, To
 
 log = structlog.get_logger(__name__)
 
-WAIT_S, WAIT_LIMIT_S = 240, 3600
-"""Seconds that `wait` waits unless it is told otherwise, and at most."""
+WAIT_S = 240
+"""Seconds that `wait` waits unless it is told otherwise."""
 PAGE_CHARS = 20_000
 """Characters of an answer in one page."""
 PROMPT_CHARS = 1_000_000
@@ -49,9 +51,10 @@ ANSWER_MESSAGES = 500
 
 @dataclass(slots=True)
 class Call:
-    """A call that runs. `note` says what it waits for."""
+    """A call that runs. `caller`: the session of the agent that calls, "" for a person; `note` says what it waits for."""
 
     services: Services
+    caller: str = ""
     note: Callable[[], str] = lambda: "at work"
 
 
@@ -163,7 +166,7 @@ async def start_session(call: Call, args: StartSession) -> Mapping[str, Any]:
     services = call.services
     directory = await _directory(call, args.directory)
     project = await services.projects.identity(directory)
-    wish = NewSession(args.agent, mode=args.mode or None, model=args.model or None, title=args.title or None)
+    wish = NewSession(args.agent, mode=args.mode or None, model=args.model or None, title=args.title or None, by=call.caller)
     assert services.universal is not None
     session_id = await services.universal.sessions.create(None, wish, directory, project)
     return {**await _prompt(call, session_id, args.prompt), "directory": directory}
@@ -187,7 +190,11 @@ async def prompt(call: Call, args: Prompt) -> Mapping[str, Any]:
 async def _prompt(call: Call, session_id: str, words: str, model: str = "") -> dict[str, Any]:
     sessions = call.services.sessions
     ref = ModelRef(sessions.index.agent_of(session_id), model) if model else None
-    message_id = await submit(sessions, session_id, PromptRequest((Text("", words),), model=ref))
+    body = PromptRequest((Text("", words),), model=ref)
+    if call.caller:
+        message_id = await delegation.submit_below(sessions, call.caller, session_id, body)
+    else:
+        message_id = await submit(sessions, session_id, body)
     await call.services.store.flush(session_id)
     return {"session": session_id, "message": message_id}
 
@@ -203,6 +210,8 @@ async def list_sessions(call: Call, args: ListSessions) -> Mapping[str, Any]:
     """List the sessions that you may use, the last changed first, with their state."""
     sessions, services = call.services.sessions, call.services
     records = await visible_sessions(sessions.index.newest_first(), services.settings.roots)
+    if call.caller:
+        records = [record for record in records if delegation.is_below(sessions, call.caller, record.id)]
     page = records[args.offset : args.offset + SESSIONS_LIMIT]
     return {"sessions": [_row(call, record) for record in page], "total": len(records)}
 
@@ -358,6 +367,8 @@ async def answer(call: Call, args: Answer) -> Mapping[str, Any]:
     if session_id is None:
         raise InvalidRequest("Nothing with this id waits for an answer: it was answered already, or its turn has ended.")
     await _need(call, session_id)
+    if call.caller:
+        await delegation.need_question(call.services.sessions, call.caller, args.request)
     session = await call.services.sessions.session(session_id)
     if args.request in session.permissions and args.reply is not None:
         requests.reply_permission(args.request, args.reply, args.message)
@@ -388,12 +399,15 @@ async def abort(call: Call, args: Abort) -> Mapping[str, Any]:
 
 async def _need(call: Call, session_id: str) -> None:
     """Check that the caller may use a session. Raises SessionNotFound, OutsideRoots."""
+    if call.caller:
+        delegation.need_below(call.services.sessions, call.caller, session_id)
     await require(call.services.sessions.index.record(session_id).directory, call.services.settings.roots)
 
 
 async def _directory(call: Call, named: str) -> str:
     """The absolute path of a directory that the caller may use. Raises InvalidRequest, OutsideRoots."""
-    directory = resolve({"directory": named}, {}, str(call.services.settings.directory))
+    base = call.services.sessions.index.record(call.caller).directory if call.caller else str(call.services.settings.directory)
+    directory = resolve({"directory": named}, {}, base)
     await require(directory, call.services.settings.roots)
     if not await asyncio.to_thread(os.path.isdir, directory):
         raise InvalidRequest(f"There is no directory {directory!r}.")

@@ -28,11 +28,12 @@ from shim.lib.errors import (
 )
 from shim.lib.ids import slug
 from shim.lib.tasks import retrieve_error
+from shim.sessions.agent_tokens import RULES
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.history import checkpoints
 from shim.sessions.history.checkpoints import CheckpointWriter
 from shim.sessions.history.journal_loader import load_journal, mend
-from shim.sessions.index.session_entry import SessionEntry
+from shim.sessions.index.session_entry import DELEGATED, SessionEntry
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.permissions.grants import Grants
@@ -214,10 +215,12 @@ class SessionManager:
         metadata: Fields | None = None,
         extra: Fields | None = None,
         fork: ForkSource | None = None,
+        is_delegated: bool = False,
     ) -> SessionRecord:
         """Create an empty session and return its record. Publishes `session.created`.
 
-        `session_id`: an id that a client chose; `extra`: further fields of OpenCode's JSON that the record keeps.
+        `session_id`: an id that a client chose; `extra`: further fields of OpenCode's JSON that the record keeps;
+        `is_delegated`: the agent of the parent has started it.
         The caller has checked the directory (`roots.require`), because that follows links on the disk.
         Raises LimitReached, BadRequest (`metadata.unattended`).
         """
@@ -242,15 +245,17 @@ class SessionManager:
             metadata=metadata,
             extra=extra or {},
         )
-        return self.add(record, agent_name, fork=fork)
+        return self.add(record, agent_name, fork=fork, is_delegated=is_delegated)
 
-    def add(self, record: SessionRecord, agent_name: str | None = None, *, fork: ForkSource | None = None) -> SessionRecord:
+    def add(
+        self, record: SessionRecord, agent_name: str | None = None, *, fork: ForkSource | None = None, is_delegated: bool = False
+    ) -> SessionRecord:
         """Add an imported session with its record. Raises LimitReached, BadRequest."""
         check_metadata(record.metadata)
         if len(self.index) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
         name = agent_name or self.deps.agents.default().spec.name
-        facts = {"fork": fork_json(fork)} if fork is not None else {}
+        facts = {**({"fork": fork_json(fork)} if fork is not None else {}), **({DELEGATED: True} if is_delegated else {})}
         entry = SessionEntry(record, name, {}, facts=facts)
         self.index.add(entry)
         self._open(entry, self._new_state(record.id, name))
@@ -459,7 +464,9 @@ class SessionManager:
         return actor
 
     async def abort(self, session_id: str) -> None:
-        """Abort a session's turn; for a subagent, its parent's. Unknown sessions are ignored. Returns when the end is stored.
+        """Abort a session's turn and what its agent has started; for a subagent, its parent's. Unknown ones are ignored.
+
+        Returns when the end is stored.
 
         Raises SessionElsewhere, and StoreUnavailable if the turn has ended here and that is not stored, also at a repetition.
         """
@@ -471,6 +478,7 @@ class SessionManager:
         if entry.actor is not None and state.machine.busy:
             entry.actor.abort()
             await state.idle()
+        await _abort_below(self, session_id)
         try:
             await state.journal.flush()
         except StoreError as error:
@@ -558,6 +566,7 @@ class SessionManager:
             raise InvalidRequest("This session belongs to a subagent and ends with its parent: terminate the parent session.")
         actor = self._actor_of(entry)
         await actor.close(delete=True)
+        await _abort_below(self, session_id)
         for state in (main, *actor.children):
             if state.ended is None or state.ended.terminated_by != "daemon":
                 state.record(EventType.SESSION_ENDED, termination_data())
@@ -590,14 +599,15 @@ class SessionManager:
         agent = self.deps.agents.get(state.session.agent)
         environment = {**self.deps.agents.environment(), **variables}
         own = with_home(agent.spec.rules.defaults_in(environment), self.deps.home) if agent is not None else ()
-        defaults = (*DEFAULT_RULES, *own)
+        defaults = (*DEFAULT_RULES, *own, *(RULES if self.deps.agent_tokens is not None else ()))
+        above = _policy_above(self, self.index.find(state.id)) if parent is not None else None
         directory = record.directory
         rules = self.deps.config_rules(directory, mode, None)
         config = (state if parent is None or parent.state is None else parent.state).config_at_start
         is_unchanged = config is None or config is self.deps.config_now(directory)
         held = None if is_unchanged else self.deps.config_rules(directory, mode, config)
         grants = self.grants.rules(directory, state.session.agent)
-        return Policy(defaults, rules.all, session, grants, mode, rules.person, held, self.deps.agents.rule_files)
+        return Policy(defaults, rules.all, session, grants, mode, rules.person, held, self.deps.agents.rule_files, above)
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
@@ -619,6 +629,26 @@ class SessionManager:
         if entry is not None:
             entry.native = actor.native
             self._state_changed(actor.main)
+
+
+async def _abort_below(manager: SessionManager, session_id: str) -> None:
+    """Abort the sessions that a session's agent has started. Those of other servers go on there."""
+    for record in manager.index.children(session_id):
+        if manager.index.get(record.id).is_delegated:
+            with suppress(SessionElsewhere):
+                await manager.abort(record.id)
+
+
+def _policy_above(manager: SessionManager, entry: SessionEntry | None) -> Policy | None:
+    """The policy of the session whose agent has started this one, as it is now."""
+    parent = manager.index.find(entry.record.parent_id or "") if entry is not None and entry.is_delegated else None
+    if parent is None:
+        return None
+    state = parent.state
+    if state is None:
+        state = manager.detached_state(parent.record.id, parent.agent)
+        state.session.record = parent.record
+    return manager.policy(state, parent.mode)
 
 
 def check_metadata(metadata: object) -> None:

@@ -13,9 +13,11 @@ from functools import partial
 from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
+from shim.agents.sandboxes import KEY as SANDBOX_KEY
 from shim.host.files.roots import require
 from shim.lib.errors import AgentNotInstalled, AgentUnknown, InvalidRequest, ModeNotSupported, SessionExists, SessionNotFound
 from shim.lib.ids import NAME_LIMIT, is_name
+from shim.sessions import delegation
 from shim.sessions.feed import Follower, T, wait_for_store
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, unattended_policy_of
@@ -39,7 +41,7 @@ RULES: Mapping[str, Rule] = {"acceptEdits": Rule("edit", "*", "allow"), "bypass"
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session to create."""
+    """A session to create. `by`: the session whose agent starts it, or ""."""
 
     agent: str
     mode: str | None = None
@@ -50,6 +52,7 @@ class NewSession:
     title: str | None = None
     unattended: str | None = None
     labels: str | None = None
+    by: str = ""
 
 
 class NamedSessions:
@@ -126,10 +129,15 @@ class NamedSessions:
         await require(directory, self.manager.deps.roots)
         if name is not None:
             await self._need_free(name)  # agents may have been discovered meanwhile
+        if request.by:
+            level = delegation.check_start(self.manager, request.by, directory, agent, mode)
+            metadata |= {SANDBOX_KEY: level} if level != "auto" else {}
         record = self.manager.create(
             directory,
             project,
             title=request.title,
+            parent_id=request.by or None,
+            is_delegated=bool(request.by),
             permission=rules,
             agent_name=agent.spec.name,
             mode=mode,

@@ -14,6 +14,9 @@ from universal.session import importer
 from universal.session.record_json import record_json, record_of
 from universal.session.values import SessionRecord
 
+DELEGATED = "delegated"
+"""Key of the fact that an agent has started a session. Clients cannot change facts."""
+
 
 @dataclass(slots=True)
 class SessionEntry:
@@ -48,6 +51,17 @@ class SessionEntry:
         if self.state is None:
             return False
         return self.state.machine.busy or (self.actor is not None and self.actor.children.is_busy)
+
+    @property
+    def is_delegated(self) -> bool:
+        """Whether the agent of the session above has started it (`shim.sessions.delegation`)."""
+        return (self.state.facts if self.state is not None else self.facts).get(DELEGATED) is True
+
+    @property
+    def mode(self) -> str:
+        """The mode in force: that of its agent's process, else of its last prompt."""
+        live = self.actor.process.mode if self.actor is not None and self.actor.alive else ""
+        return live or self.current_record.mode or ""
 
     def update_from(self, stored: SessionEntry) -> None:
         """Take over the values of a row. The session must not be loaded. Does not change `row_sequence`."""

@@ -19,6 +19,7 @@ from shim.host.terminals.shell_command import Enclose, leave_command
 from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.clock import Clock
 from shim.lib.ids import Ids
+from shim.sessions.agent_tokens import AgentTokens
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
@@ -129,6 +130,8 @@ class SessionDeps:
     """Limits how many agents run at once."""
     tapes: Tapes | None = None
     """What the next server needs to go on with turns. None: agents end with this server."""
+    agent_tokens: AgentTokens | None = None
+    """The tokens by which agents use `/mcp`. None: they do not."""
     spares: SpareAgents | None = None
     """Agents that wait for a session. None: every agent is started for its session."""
     unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)

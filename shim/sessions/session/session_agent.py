@@ -181,10 +181,13 @@ class SessionAgent:
         self.resumes, self.reads_project = resumes, reads_project
         return partial(self._listener.on_lines, self.generation), partial(self._exit, self.generation)
 
-    def _end_tape(self) -> None:
+    def _end_use(self) -> None:
+        """What was made for the process alone ends with it: its tape and its token."""
         if self.tape is not None:
             self.tape.end()
             self.tape = None
+        if self._deps.agent_tokens is not None:
+            self._deps.agent_tokens.end(self._session_id)
 
     def greet(self) -> None:
         """Send the codec's first lines, or handle what an agent that has waited said meanwhile."""
@@ -224,7 +227,7 @@ class SessionAgent:
         if generation != self.generation or self.codec is None:
             return
         codec, self.codec, self._handle = self.codec, None, None
-        self._end_tape()
+        self._end_use()
         self._note_offer(codec)
         self._host.drop()
         self._cancel_timers()
@@ -267,7 +270,10 @@ class SessionAgent:
         """The directory's set-up as it is now. In: whether the agent has, or will have, the project's settings."""
         setup = self._deps.setups.now(self._directory, self.chosen[0], with_project=with_project)
         self.edits.is_on = setup.has_formatters
-        return setup
+        if self._deps.agent_tokens is None:
+            return setup
+        own = self._deps.agent_tokens.server(self._session_id)
+        return setup._replace(servers=(*(server for server in setup.servers if server.name != own.name), own))
 
     async def format_file(self, path: str) -> FormattedFile | None:
         """Format a file. None if nothing has changed it. None runs for an agent in a sandbox: it would run outside of it."""
@@ -379,7 +385,7 @@ class SessionAgent:
         if self.codec is not None:
             self._note_offer(self.codec)
         handle, self._handle, self.codec = self._handle, None, None
-        self._end_tape()
+        self._end_use()
         self.generation += 1
         self._host.drop()
         self._cancel_timers()

@@ -255,12 +255,14 @@ def open_watch(server: Bench) -> Watch:
     return Watch.on(server.api, stream)
 
 
-def turn(server: Bench, watch: Watch, prompt: str, **fields: str) -> list[Json]:
-    """Send a prompt, and allow all that is asked. Out: the tool parts."""
+def turn(server: Bench, watch: Watch, prompt: str, *, asked: set[str] | None = None, **fields: str) -> list[Json]:
+    """Send a prompt, and allow all that is asked, which is noted in `asked`. Out: the tool parts."""
     at = watch.prompt(prompt, **fields)
 
     def answer_asks() -> object:
         for ask in server.api.get("/permission"):
+            if asked is not None:
+                asked.add(ask["permission"])
             server.api.post(f"/permission/{ask['id']}/reply", {"reply": "once"})
         return watch.at_rest(at)
 

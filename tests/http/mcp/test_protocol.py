@@ -172,7 +172,7 @@ async def test_bodies_are_bounded(server: Live) -> None:
 
 
 async def test_calls_at_once_are_bounded(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "CALLS_LIMIT", 2)
+    monkeypatch.setattr(protocol, "CALLS_OF_ONE_LIMIT", 2)
     client = McpClient(server)
     session = (await client.use("start_session", agent="mock", prompt="hang"))["session"]
     held = [asyncio.create_task(post(server, call("wait", n, session=session, timeout_s=60))) for n in range(2)]

@@ -18,7 +18,7 @@ from shim.http.operation import collect
 from shim.lib.errors import HttpRefused, InvalidRequest, MessageNotFound, NotFound, RequestError, SessionNotFound, row_of
 from shim.routes import FACES, modules
 
-OPENCODE1, (OPENCODE2, V1) = FACES.root, FACES.folder_faces
+OPENCODE1, (OPENCODE2, V1, *_) = FACES.root, FACES.folder_faces
 
 TABLES: Mapping[str, tuple[ModuleType, Mapping[type[RequestError], Any]]] = {
     "opencode1": (shim.faces.opencode1.errors, shim.faces.opencode1.errors.ERRORS),
@@ -83,7 +83,11 @@ def test_the_nearest_base_class_has_the_row() -> None:
 def test_every_route_has_the_face_of_its_folder() -> None:
     """So a path without a route gets errors of the same form as the routes beside it."""
     apart = {one.id for one in collect(modules()) if one.face is not FACES.owner_of(one.operation.path)}
-    assert apart == {"v1.get_metrics", "server.openapi"}  # Prometheus looks for /metrics, clients of 2.x for /openapi.json
+    assert apart == {
+        "v1.get_metrics",
+        "server.openapi",
+        "acp.connect",
+    }  # Prometheus looks for /metrics, clients of 2.x for /openapi.json
 
 
 @pytest.mark.parametrize(

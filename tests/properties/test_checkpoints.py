@@ -64,6 +64,7 @@ def picture(branch: SessionState) -> dict[str, Any]:
         "branch": (branch.sequence, branch.journal.event_id, branch.journal.native_session_id, branch.turn_id, branch.ended),
         "instructions": (list(branch.instructions.entries.items()), branch.instructions.announced),
         "waiting": list(branch.pending_prompts.prompts.items()),
+        "without answer": branch.pending_prompts.without_answer(),
         "opencode1": opencode1.export(session),
         "opencode2": [opencode2.info(session), *opencode2.messages(session)],
     }

@@ -60,6 +60,7 @@ class WriterState:
 
     announced          hashes of the instructions that its agent was told
     waiting            message ids and items of prompts that no agent has been given
+    ended_prompts      messages of those whose clients wait for no answer any more (`PendingPrompts.ends`)
     messages, entries  those that are in no page
     """
 
@@ -71,6 +72,7 @@ class WriterState:
     instructions: dict[str, Json]
     announced: dict[str, str]
     waiting: tuple[tuple[str, Json], ...]
+    ended_prompts: tuple[str, ...]
     reducer: core.ReducerState
     messages: tuple[Message, ...]
     entries: tuple[Entry, ...]
@@ -186,6 +188,7 @@ def take(state: SessionState) -> Snapshot:
         dict(state.instructions.entries),
         dict(state.instructions.announced),
         tuple((id_, prompt.item.model_dump(mode="json")) for id_, prompt in waiting.items() if id_ in messages),
+        tuple(id_ for id_ in waiting if id_ in state.pending_prompts.ends),
         core.state_of(state.reducer),
         tuple(core.detach(message) for message in messages.loose_values()),
         tuple(entries.loose_values()),
@@ -272,7 +275,7 @@ async def open_from(state: SessionState, store: Store, *, until: int | None = No
     state.journal.native_session_id, state.turn_id = saved.native_session_id, saved.turn_id
     state.ended = None if saved.ended is None else SessionEndedData.model_validate(saved.ended)
     state.instructions.entries, state.instructions.announced = saved.instructions, saved.announced
-    state.pending_prompts.prompts = _pending_prompts(saved.waiting)
+    state.pending_prompts.prompts, state.pending_prompts.ends = _pending_prompts(saved.waiting), set(saved.ended_prompts)
     state.stored = StoredCheckpoint(saved.sequence, len(checkpoint.head), checkpoint.pages)
     return True
 

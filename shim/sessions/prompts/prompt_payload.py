@@ -144,12 +144,13 @@ class PendingPrompts:
     def __init__(self, message_of: Callable[[str], str]) -> None:
         self._message_of = message_of
         self.prompts: dict[str, PendingPrompt] = {}
-        self._ends: set[str] = set()  # messages of prompts that an abort has cancelled, or that have their error
+        self.ends: set[str] = set()
+        """Messages of prompts that an abort has cancelled, or that have their error."""
 
     def without_answer(self) -> list[PendingPrompt]:
         """The prompts whose clients still wait for an answer: those that know no inbox, where what waits is seen."""
         waiting = self.prompts.items()
-        return [one for id_, one in waiting if id_ not in self._ends and one.expects_answer]
+        return [one for id_, one in waiting if id_ not in self.ends and one.expects_answer]
 
     def accept(self, prompt: PendingPrompt) -> None:
         """Take in a prompt with the id of its message, whose item was completed just now."""
@@ -176,4 +177,4 @@ class PendingPrompts:
         elif state == "withdrawn" or (state == "cancelled" and accepted.prompt.compact):
             del self.prompts[message_id]
         elif state in ("cancelled", "lost"):
-            self._ends.add(message_id)
+            self.ends.add(message_id)

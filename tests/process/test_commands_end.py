@@ -41,6 +41,7 @@ BOUNDED: dict[str, tuple[str, float]] = {
     "export": ("", 20),
     "sessions": ("mock", 20),
     "mcp": (f"--url {NOWHERE}", 20),
+    "acp": (NOWHERE, 20),
     "import": ("nosuch.json", 10),
     "backup": ("made.tar.gz", 10),
     "restore": ("nosuch.tar.gz", 10),

@@ -30,6 +30,7 @@ OPEN_S = 10.0
 """Timeout in seconds of the program that opens a page. Python itself waits 5 s for a browser to fail."""
 BROWSE = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 UNAUTHORIZED = 401
+NO_ENTRY = "The server at {url} needs a password, or a different one. Set it in OPENCODE_SERVER_PASSWORD."
 VERSION_S = 20.0
 """Timeout in seconds of `opencode --version`. A first start on a busy machine took 9 s."""
 GENERATION = re.compile(r"^v?(\d+)\.", re.MULTILINE)
@@ -128,7 +129,7 @@ async def require_web_ui(url: str, settings: Settings) -> None:
             f"No server answers at {url}: {error or 'no answer in time'}. Check the address, or leave it out to start a server."
         ) from error
     if status == UNAUTHORIZED:
-        raise ShimError(f"The server at {url} needs a password, or a different one. Set it in OPENCODE_SERVER_PASSWORD.")
+        raise ShimError(NO_ENTRY.format(url=url))
     if kind != "text/html":
         raise ShimError(f"The server at {url} does not serve the web UI. Start it with `opencode-shim web` or SHIM_WEB_UI=true.")
 
@@ -147,16 +148,16 @@ async def report_unserved(url: str, settings: Settings) -> list[str]:
             for path in UNSERVED:
                 async with session.get(f"{url.rstrip('/')}{path}") as answer:
                     if answer.status == UNAUTHORIZED:
-                        raise ShimError(
-                            f"The server at {url} needs a password, or a different one. Set OPENCODE_SERVER_PASSWORD."
-                        )
+                        raise ShimError(NO_ENTRY.format(url=url))
+                    answer.raise_for_status()
                     answers.append(obj(await answer.json()))
     except (ClientError, TimeoutError, ValueError) as error:
         raise ShimError(f"No opencode-shim answers at {url}: {error or 'no answer in time'}. Check the address.") from error
-    told, first, second = answers
-    lines = [f"opencode-shim {told.get('version')}, which speaks OpenCode {first.get('version')} and {second.get('version')}"]
+    unserved, *wires = answers
+    spoken = " and ".join(text(wire.get("version")) for wire in wires)
+    lines = [f"opencode-shim {text(unserved.get('version'))}, which speaks OpenCode {spoken}"]
     client = ""
-    for row in map(obj, arr(told.get("asked"))):
+    for row in map(obj, arr(unserved.get("asked"))):
         if row.get("client") != client:
             client = text(row.get("client"))
             lines.append(f"client {client}")

@@ -20,8 +20,8 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z_.:-]{0,31}\d?")
 """A part of a path that names something of the API. All others, such as ids and encoded directories, are shown as `*`."""
 
 
-class Refusals:
-    """What clients were refused because no route of this server does it, by User-Agent."""
+class Unserved:
+    """Requests that no route of this server serves, by User-Agent."""
 
     def __init__(self) -> None:
         self._asked: dict[str, Counter[tuple[str, str, int]]] = {}

@@ -6,9 +6,9 @@ import pytest
 from pydantic import SecretStr
 
 from shim.cli.clients import report_unserved
-from shim.http import refusals
+from shim.http import unserved
 from shim.http.operation import SERVICES
-from shim.http.refusals import OTHERS, Refusals
+from shim.http.unserved import OTHERS, Unserved
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
 from tests.http.doors import PASSWORD, Start, status
@@ -55,7 +55,7 @@ async def test_requests_without_the_password_are_not_counted(start: Start) -> No
     client = await start(password=SecretStr(PASSWORD))
     assert await status(client, "GET", "/no/such/route") == 401
     assert await status(client, "GET", "/no/such/route", Authorization=f"Bearer {PASSWORD}") == 404
-    [(_, _, path, code, count)] = client.raw.app[SERVICES].refusals.rows()
+    [(_, _, path, code, count)] = client.raw.app[SERVICES].unserved.rows()
     assert (path, code, count) == ("/no/such/route", 404, 1)
 
 
@@ -65,12 +65,14 @@ async def test_report_says_that_the_password_is_missing_or_that_the_server_is_no
         await report_unserved(str(client.raw.make_url("/")), Settings())
     with pytest.raises(ShimError, match="No opencode-shim answers"):
         await report_unserved("http://127.0.0.1:9", Settings())
+    with pytest.raises(ShimError, match="404"):  # of an older server, or of another one
+        await report_unserved(str(client.raw.make_url("/none")), Settings(password=SecretStr(PASSWORD)))
 
 
 def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "CLIENTS", 2)
-    monkeypatch.setattr(refusals, "ROUTES", 2)
-    counts = Refusals()
+    monkeypatch.setattr(unserved, "CLIENTS", 2)
+    monkeypatch.setattr(unserved, "ROUTES", 2)
+    counts = Unserved()
     for client in ("a" * 1000, "b", "c", "d"):
         for path in ("/x", "/y", "/z", "/" + "w/" * 1000, "/x"):
             counts.note(client, "GET", path, 404)

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 from universal.permissions import Rule, matches
-from universal.sandbox import PROTECTED, Bounds
+from universal.sandbox import ANY_NAME, PROTECTED, Bounds
 
 OUTPUT_CHARS = 64 * 1024
 """Characters at the end of an output that are searched for errors."""
 REFUSALS = 5
 """Sentences of one output, at most."""
-_ERRORS = re.compile(r"(Read-only file system)|Permission denied|No such file or directory|Directory nonexistent", re.IGNORECASE)
+_ERRORS = re.compile(
+    r"(Read-only file system)|(Permission denied)|No such file or directory|Directory nonexistent", re.IGNORECASE
+)
 _QUOTED = re.compile(r"['\"‘`]([^'\"’`\n]{1,4096})['\"’`]")
 _MOVES = re.compile(r"\b(cd|pushd|chdir|cwd|workdir)\b")
 """What may have changed the folder that relative paths are relative to."""
 
 Kind: TypeAlias = Literal["edit", "read", "external_directory", "protected", "host"]
+Error: TypeAlias = Literal["read-only", "no permission", "not there"]
 
 
 class Refusal(NamedTuple):
@@ -63,7 +66,8 @@ def refusals_in(output: str, call: str, bounds: Bounds, view: View) -> list[Refu
         for path in _paths(line, error.start()):
             if may_have_moved and not path.startswith("/"):
                 continue
-            refusal = _refusal(posixpath.normpath(posixpath.join(view.directories[0], path)), error[1], bounds, view)
+            kind: Error = "read-only" if error[1] else "no permission" if error[2] else "not there"
+            refusal = _refusal(posixpath.normpath(posixpath.join(view.directories[0], path)), kind, bounds, view)
             if refusal is not None:
                 found.setdefault(path, refusal)
         if len(found) >= REFUSALS:
@@ -77,25 +81,32 @@ def _paths(line: str, at: int) -> list[str]:
     return _QUOTED.findall(line) or words[-1:]
 
 
-def _refusal(path: str, is_fixed: str | None, bounds: Bounds, view: View) -> Refusal | None:
+def _refusal(path: str, error: Error, bounds: Bounds, view: View) -> Refusal | None:
     if not _is_below(path, (view.root, *view.directories)):
-        return _outside(path, is_fixed, bounds, view)
+        return _outside(path, error, bounds, view)
     directory = next((folder for folder in view.directories if _is_below(path, (folder,))), view.directories[-1])
     name = posixpath.relpath(path, directory)
-    keys: list[tuple[Kind, tuple[Rule, ...], str]] = [("read", bounds.read, "hidden")]
-    if is_fixed:
-        keys.append(("edit", bounds.edit, "read-only"))
-    for kind, rules, words in keys:
-        rule = next((rule for rule in reversed(rules) if matches(rule.pattern, name)), None)
-        if rule is not None and rule.action == "deny":
-            return Refusal(kind, f"`{name}` is {words} in the sandbox: your rule `{kind}` denies `{rule.pattern}`.")
+    if error == "no permission" and (pattern := _denying(bounds.read, name)):
+        return Refusal("read", f"`{name}` is hidden in the sandbox: your rule `read` denies `{pattern}`.")
+    if error == "read-only" and (pattern := _denying(bounds.edit, name)):
+        return Refusal("edit", f"`{name}` is read-only in the sandbox: your rule `edit` denies `{pattern}`.")
     places = (place for place in PROTECTED for base in (view.root, directory) if _is_below(path, (f"{base}/{place}",)))
-    if is_fixed and (protected := next(places, "")):
+    if error == "read-only" and (protected := next(places, "")):
         return Refusal("protected", f"`{protected}` is read-only in the sandbox, since programs would run what stands there.")
+    folder = posixpath.dirname(name)  # a file that is hidden by itself is there: a folder is empty and read-only
+    if error != "no permission" and (pattern := _denying(bounds.read, posixpath.join(folder, ANY_NAME))):
+        return Refusal("read", f"The sandbox shows nothing of `{folder or '.'}`: your rule `read` denies `{pattern}`.")
     return None
 
 
-def _outside(path: str, is_fixed: str | None, bounds: Bounds, view: View) -> Refusal | None:
+def _denying(rules: Sequence[Rule], name: str) -> str:
+    """The pattern of the rule that denies a path; "" if none does."""
+    rule = next((rule for rule in reversed(rules) if matches(rule.pattern, name)), None)
+    return rule.pattern if rule is not None and rule.action == "deny" else ""
+
+
+def _outside(path: str, error: Error, bounds: Bounds, view: View) -> Refusal | None:
+    is_fixed = error == "read-only"
     if is_fixed and _is_below(path, view.readable) and not _is_below(path, view.writable):
         return Refusal("external_directory", f"`{path}` is read-only in the sandbox.")
     if is_fixed or _is_below(path, (*view.writable, *view.readable, *OWN_FOLDERS, view.temporary)) or not path.startswith("/"):

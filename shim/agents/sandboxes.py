@@ -44,17 +44,20 @@ PACKAGE = str(Path(universal.__file__).parent)
 def bounds(spec: AgentSpec, rules: Sequence[Rule], wanted: Level = "auto", *, is_trusted: bool = True) -> Bounds | None:
     """Return what a process under these rules is held to, or None. An agent inside of the server has no process.
 
-    In: the level that the session or the prompt wants; whether the project's settings are trusted. One that is an HTTP server
-    keeps the network in `project`, since we reach it that way.
+    In: the level that the session or the prompt wants; whether the project's settings are trusted. In `project` two keep the
+    network: an agent that is an HTTP server, since we reach it that way, and one that nobody wanted enclosed, if no rule denies.
     """
     if not spec.program.binaries:
         return None
     level = strictest(spec.rules.sandbox.level, wanted)
-    if level == "auto" and ((not is_trusted and is_enclosed_untrusted(spec)) or needs_kernel(spec, rules)):
+    is_unasked = level == "auto"
+    if is_unasked and ((not is_trusted and is_enclosed_untrusted(spec)) or needs_kernel(spec, rules)):
         level = "project"
     found = bounds_of(level, rules)
-    is_reached_by_network = spec.program.transport == "http" and found is not None and found.level == "project"
-    return found._replace(web=None) if found is not None and is_reached_by_network else found
+    if found is None or found.level == "strict":
+        return found
+    denies_hosts = any(rule.action == "deny" for rule in found.web or ())
+    return found._replace(web=None) if spec.program.transport == "http" or (is_unasked and not denies_hosts) else found
 
 
 def is_enclosed_untrusted(spec: AgentSpec) -> bool:

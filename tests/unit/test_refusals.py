@@ -25,9 +25,9 @@ def kinds_in(output: str, call: str = "command x", config: object = RULES) -> li
         ("touch: cannot touch 'db/a b': Read-only file system", "edit", "db/a b"),
         ("Error: EROFS: read-only file system, open '/p/sub/db/x'", "edit", "db/x"),
         ("OSError: [Errno 30] Read-only file system: '/link/db/x'", "edit", "db/x"),
-        ("cat: secrets/key: No such file or directory", "read", "secrets/key"),
+        ("cat: secrets/key: No such file or directory", "read", "secrets"),
         ("cat: secrets/key: Permission denied", "read", "secrets/key"),
-        ("bash: line 1: secrets/new: Read-only file system", "read", "secrets/new"),
+        ("bash: line 1: secrets/new: Read-only file system", "read", "secrets"),
         ("error: could not lock config file .git/config: Read-only file system", "protected", ".git/config"),
         ("cat: /h/.ssh/id: No such file or directory", "external_directory", "/h/.ssh/id"),
         ("sh: 1: cannot create /h/other/x: Directory nonexistent", "external_directory", "/h/other/x"),
@@ -61,7 +61,17 @@ def test_a_relative_path_counts_only_where_the_folder_is_certain() -> None:
     lines = "cat: secrets/key: No such file or directory\ncat: /p/sub/secrets/key: No such file or directory"
     assert len(kinds_in(lines, "command cat secrets/key")) == 1, "both are the same place"
     assert kinds_in(lines.splitlines()[0], "command cd src && cat secrets/key") == []
-    assert kinds_in(lines.splitlines()[1], "command cd src && cat /p/sub/secrets/key") == [("read", "secrets/key")]
+    assert kinds_in(lines.splitlines()[1], "command cd src && cat /p/sub/secrets/key") == [("read", "secrets")]
+
+
+@pytest.mark.parametrize(
+    ("error", "kinds"),
+    [("No such file or directory", []), ("Permission denied", ["read"]), ("Read-only file system", ["edit"])],
+)
+def test_a_file_that_a_pattern_hides_is_there(error: str, kinds: list[str]) -> None:
+    """bubblewrap puts a device in its place, which nobody may open. One that is not there may come later, and is not hidden."""
+    rules = {"read": {"*": "allow", "*.env": "deny"}, "edit": "deny"}
+    assert [kind for kind, _ in kinds_in(f"cat: new.env: {error}", config=rules)] == kinds
 
 
 def test_the_rule_is_written_as_the_person_wrote_it() -> None:

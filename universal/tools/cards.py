@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +26,7 @@ _OWN = f"mcp__{TOOLS_SERVER}__"
 PREVIEW_LINES = 20
 REFUSALS_KEY = "refusals"
 """Key in a result's metadata for sentences on what a sandbox has refused the call."""
+_REFUSALS = re.compile(r"(\n\n\[sandbox\] [^\n]*)+\Z")
 SHOWN_CHARS = 2**20
 """Maximum characters of a tool's output that clients get: half from its beginning, half from its end. OpenCode's tools return at
 most 50 KB; other agents have limits of about 30 KB."""
@@ -156,6 +158,11 @@ def refusals_of(item: Item) -> str:
     """What a sandbox has refused the call, behind its output; "" for nothing."""
     sentences = arr(obj(item.metadata).get(REFUSALS_KEY))
     return "".join(f"\n\n[sandbox] {sentence}" for sentence in sentences)
+
+
+def without_refusals(output: str) -> str:
+    """Return the output of a finished call as its agent saw it."""
+    return _REFUSALS.sub("", output)
 
 
 def shorten(output: str, session_id: str) -> str:

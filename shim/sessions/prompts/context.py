@@ -15,6 +15,7 @@ from shim.lib.clock import rfc3339
 from universal.session.messages import Message
 from universal.session.model import Session
 from universal.session.values import HANDOVER, File, StepInfo, Text, ToolCall
+from universal.tools.cards import without_refusals
 
 CONTEXT_LIMIT_CHARS = 200_000
 """Maximum characters of this text. The newest part is kept, and the text says that older text is missing."""
@@ -90,7 +91,7 @@ def _block(message: Message) -> str:
             case Text(text=words, metadata=metadata) if words.strip() and metadata != HANDOVER:
                 lines.append(words)
             case ToolCall(status="completed"):
-                lines.append(f"[{part.tool} {part.title}]\n{part.output[:4000]}")
+                lines.append(f"[{part.tool} {part.title}]\n{without_refusals(part.output)[:4000]}")
             case File():
                 lines.append(f"[file {part.filename or part.url[:200]}]")
             case _:

@@ -16,7 +16,7 @@ from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
 from universal.codec import Fact, Output, PermissionReply
 from universal.events import EventType, ItemData, PermissionData
-from universal.items import ItemKind, Json, ToolResultPart
+from universal.items import ItemKind, ItemStatus, Json, ToolResultPart
 from universal.lib.jsonvalue import obj
 from universal.opencode_metadata import access_metadata
 from universal.permissions import Access, Decision
@@ -140,7 +140,8 @@ class SessionSandbox:
         if part is None or call is None or item.kind is not ItemKind.TOOL_RESULT:
             return fact
         words = " ".join(f"{key} {value}" for key, value in call.input.items())
-        refusals = refusals_in(part.output, words, self.bounds, self._view)
+        is_error = item.status is ItemStatus.FAILED or call.tool == "bash"  # the text of a file may look like one
+        refusals = refusals_in(part.output, words, self.bounds, self._view) if is_error else []
         self._deps.refusal_counts.update(refusal.kind for refusal in refusals)
         sentences = [refusal.sentence for refusal in refusals]
         for host, (at_ms, why) in self._refused.items():

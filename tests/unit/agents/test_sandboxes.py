@@ -73,6 +73,18 @@ def test_unasked_an_agent_is_enclosed_in_an_untrusted_project(name: str) -> None
     assert sandboxes.bounds(spec(Settings(sandbox="off"), name), (), is_trusted=False) is None
 
 
+@pytest.mark.parametrize("name", ["claude", "opencode-acp"])
+def test_unasked_no_rule_that_only_asks_takes_the_network(name: str) -> None:
+    asks, denies = Rule("*", "*", "ask"), Rule("webfetch", "http://evil.example/*", "deny")
+    part = Rule("edit", "db/*", "deny")
+    for rules in ((asks,), (asks, part)):
+        found = sandboxes.bounds(spec(Settings(), name), rules, is_trusted=False)
+        assert found is not None and found.web is None
+    for settings, rules in ((Settings(), (asks, denies)), (Settings(sandbox="project"), (asks,))):
+        found = sandboxes.bounds(spec(settings, name), rules, is_trusted=False)
+        assert found is not None and found.web is not None, "a rule denies, or a person wanted the sandbox"
+
+
 def test_a_session_or_an_agent_of_the_configuration_only_tightens() -> None:
     record = SessionRecord("ses_1", metadata={"sandbox": "strict"})
     careful, other = ConfigAgent("careful", sandbox="project"), ConfigAgent("other")

@@ -9,6 +9,7 @@ import pytest
 
 from shim.agents import sandboxes
 from shim.processes.sandbox import Tool
+from shim.sessions.prompts.context import missed_context
 from shim.sessions.session import session_sandbox
 from shim.sessions.session.session_sandbox import ASK_S, HOSTS, NO_ANSWER, NO_TURN, REJECTED, TOO_MANY, TURN_OVER
 from tests.support.opencode1_views import permissions, statuses
@@ -147,12 +148,17 @@ async def test_the_card_of_a_call_says_what_the_sandbox_has_refused_it(w: World,
     w.agent.result("c1", "touch: cannot touch 'x': Read-only file system")
     w.agent.call(message, "c2")
     w.agent.result("c2", "fine")
+    w.agent.call(message, "c3", name="Read", arguments='{"file_path": "log"}')
+    w.agent.result("c3", "touch: cannot touch 'x': Read-only file system")
     w.agent.complete(message, "done")
     w.agent.end_turn()
     await w.settle()
     parts = [event.properties["part"] for event in w.hub.events if event.type == "message.part.updated"]
-    first, second = [p["state"] for p in parts if p["type"] == "tool" and p["state"]["status"] == "completed"]
+    first, second, page = [p["state"] for p in parts if p["type"] == "tool" and p["state"]["status"] == "completed"]
     assert "[sandbox] `x` is read-only in the sandbox: your rule `edit` denies `*`." in first["output"]
     assert "[sandbox] The sandbox did not reach evil.example: no rule allows it." in first["metadata"]["output"]
     assert second["output"] == "fine"
+    assert "[sandbox]" not in page["output"], "it is the text of a file"
+    told = missed_context((await w.manager.actor(session)).main.session, "two", ()).text
+    assert "Read-only file system" in told and "[sandbox]" not in told, "no agent is told more than the kernel says"
     assert w.manager.deps.refusal_counts == {"edit": 1, "host": 1, "read": 0, "external_directory": 0, "protected": 0}

@@ -86,20 +86,20 @@ def _refusal(path: str, error: Error, bounds: Bounds, view: View) -> Refusal | N
         return _outside(path, error, bounds, view)
     directory = next((folder for folder in view.directories if _is_below(path, (folder,))), view.directories[-1])
     name = posixpath.relpath(path, directory)
-    if error == "no permission" and (pattern := _denying(bounds.read, name)):
+    if error == "no permission" and (pattern := _deny_pattern(bounds.read, name)):
         return Refusal("read", f"`{name}` is hidden in the sandbox: your rule `read` denies `{pattern}`.")
-    if error == "read-only" and (pattern := _denying(bounds.edit, name)):
+    if error == "read-only" and (pattern := _deny_pattern(bounds.edit, name)):
         return Refusal("edit", f"`{name}` is read-only in the sandbox: your rule `edit` denies `{pattern}`.")
     places = (place for place in PROTECTED for base in (view.root, directory) if _is_below(path, (f"{base}/{place}",)))
     if error == "read-only" and (protected := next(places, "")):
         return Refusal("protected", f"`{protected}` is read-only in the sandbox, since programs would run what stands there.")
     folder = posixpath.dirname(name)  # a file that is hidden by itself is there: a folder is empty and read-only
-    if error != "no permission" and (pattern := _denying(bounds.read, posixpath.join(folder, ANY_NAME))):
+    if error != "no permission" and (pattern := _deny_pattern(bounds.read, posixpath.join(folder, ANY_NAME))):
         return Refusal("read", f"The sandbox shows nothing of `{folder or '.'}`: your rule `read` denies `{pattern}`.")
     return None
 
 
-def _denying(rules: Sequence[Rule], name: str) -> str:
+def _deny_pattern(rules: Sequence[Rule], name: str) -> str:
     """The pattern of the rule that denies a path; "" if none does."""
     rule = next((rule for rule in reversed(rules) if matches(rule.pattern, name)), None)
     return rule.pattern if rule is not None and rule.action == "deny" else ""

@@ -37,6 +37,8 @@ STARTER = str(Path(sandbox_start.__file__))
 FILE_BYTES = 2**20
 """Bytes of a file of settings that are searched for addresses of models."""
 _ADDRESS = re.compile(r"""base_?url["']?\s*[:=]\s*["'](https?://[^"'\s]+)""", re.IGNORECASE)
+SHELL_FILES = (".zshrc",)
+"""Files of a home without which a shell does not begin its work: zsh asks a new user how it is to be set up."""
 PACKAGE = str(Path(universal.__file__).parent)
 """Files of ours that agents load (Pi's gate)."""
 
@@ -206,7 +208,8 @@ def shell_sandbox(settings: Level, environ: Mapping[str, str], is_trusted: Calla
         try:
             if (made_by := tool(environ)).why:
                 raise AgentStartFailed(made_by.why)
-            return enclose(made_by, _enclosure(NO_NEEDS, bounds, argv[0], directory, environ), argv)
+            enclosure = replace(_enclosure(NO_NEEDS, bounds, argv[0], directory, environ), empty=SHELL_FILES)
+            return enclose(made_by, enclosure, argv)
         except AgentStartFailed as error:
             if bounds.level == "strict":
                 raise PermissionError(errno.EACCES, f"the sandbox is strict, and none can be made here. {error}") from error

@@ -165,7 +165,7 @@ def _answer(request: web.Request, error: RequestError) -> web.StreamResponse:
     status, body = face.render(error)
     if isinstance(error, RouteUnknown | MethodNotAllowed | UnsupportedOperation):
         agent = request.headers.get("User-Agent", "")
-        request.app[SERVICES].unserved.note(agent, request.method, request.path, status)
+        request.app[SERVICES].unserved_requests.note(agent, request.method, request.path, status)
     headers = _headers(error)
     return web.Response(body=wire_json.dumps(body), status=status, headers=headers, content_type=face.error_type)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shim.http.directory import Links
-from shim.http.unserved import Unserved
+from shim.http.unserved_requests import UnservedRequests
 
 if TYPE_CHECKING:
     from shim.agents.directory import Agent, AgentDirectory
@@ -75,7 +75,7 @@ class Services:
     telemetry: Telemetry | None = None
     """None only in tests."""
     links: Links = field(default_factory=Links)
-    unserved: Unserved = field(default_factory=Unserved)
+    unserved_requests: UnservedRequests = field(default_factory=UnservedRequests)
     url: str = ""
     """Where this server listens; "" before it does."""
 

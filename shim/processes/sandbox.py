@@ -84,6 +84,8 @@ class Enclosure:
     writable: Sequence[str] = ()
     fixed: Sequence[str] = ()
     readable: Sequence[str] = ()
+    empty: Sequence[str] = ()
+    """Files of the home that are there, and empty."""
 
 
 @lru_cache(maxsize=4)
@@ -124,7 +126,7 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str]) -> list[str]:
     args = [*_filter_command(tool), *_namespaces(), *(["--unshare-net"] if place.bounds.web is not None else [])]
     base: Verdict = _verdict(place.bounds, ANY_NAME)
     is_open = decide("external_directory", [f"/{ANY_NAME}"], place.bounds.outside) == "allow"
-    args += _open_system(base) if is_open else _system(home)
+    args += _open_system(base) if is_open else _system(home, place.empty)
     args += ["--dir", place.temporary]
     if not is_open:
         args += _binds("--ro-bind-try", (*(f"{home}/{name}" for name in OF_PERSON), *place.readable))
@@ -175,8 +177,8 @@ def view_of(place: Enclosure) -> View:
     )
 
 
-def _system(home: str) -> list[str]:
-    """The system's folders, read-only, and empty ones where programs write."""
+def _system(home: str, empty: Iterable[str]) -> list[str]:
+    """The system's folders, read-only, and empty ones where programs write, with empty files in the home."""
     args: list[str] = []
     for folder in SYSTEM:
         if Path(folder).is_symlink():
@@ -185,6 +187,7 @@ def _system(home: str) -> list[str]:
             args += ["--ro-bind-try", folder, folder]
     for folder in (*("/tmp", "/run", "/var"), home):  # noqa: S108 - its own, in memory
         args += ["--size", str(TEMPORARY_BYTES), "--tmpfs", folder]
+    args += [arg for name in empty for arg in ("--symlink", os.devnull, f"{home}/{name}")]
     args += [*("--dir", "/var/tmp"), *_processes(), *_devices(), *_secrets()]  # noqa: S108 - its own
     resolver = os.path.realpath("/etc/resolv.conf")
     return args if resolver.startswith("/etc/") else [*args, "--ro-bind-try", resolver, resolver]

@@ -227,6 +227,7 @@ def test_shell_lines_are_held_where_a_level_says_so_or_the_project_is_untrusted(
     assert list(held[-3:]) == ["/bin/sh", "-c", "ls"]
     assert ("--unshare-pid" in held) is is_held
     assert ("--unshare-net" not in held) is has_network
+    assert (f"--symlink /dev/null {tmp_path}/home/.zshrc" in " ".join(held)) is is_held, "else zsh asks how it is to be set up"
 
 
 def test_without_a_tool_only_a_strict_sandbox_refuses_shell_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

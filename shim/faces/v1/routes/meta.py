@@ -36,7 +36,7 @@ async def get_openapi(ctx: Ctx) -> object:
 async def list_unserved(ctx: Ctx) -> object:
     """What clients have asked of this server, since its start, that it does not have."""
     keys = UnservedRequest.model_fields
-    asked = [UnservedRequest.model_validate(dict(zip(keys, row, strict=True))) for row in ctx.services.unserved.rows()]
+    asked = [UnservedRequest.model_validate(dict(zip(keys, row, strict=True))) for row in ctx.services.unserved_requests.rows()]
     return UnservedList(version=VERSION, asked=asked)
 
 

@@ -20,7 +20,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z_.:-]{0,31}\d?")
 """A part of a path that names something of the API. All others, such as ids and encoded directories, are shown as `*`."""
 
 
-class Unserved:
+class UnservedRequests:
     """Requests that no route of this server serves, by User-Agent."""
 
     def __init__(self) -> None:

@@ -6,9 +6,9 @@ import pytest
 from pydantic import SecretStr
 
 from shim.cli.clients import report_unserved
-from shim.http import unserved
+from shim.http import unserved_requests
 from shim.http.operation import SERVICES
-from shim.http.unserved import OTHERS, Unserved
+from shim.http.unserved_requests import OTHERS, UnservedRequests
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
 from tests.http.doors import PASSWORD, Start, status
@@ -55,7 +55,7 @@ async def test_requests_without_the_password_are_not_counted(start: Start) -> No
     client = await start(password=SecretStr(PASSWORD))
     assert await status(client, "GET", "/no/such/route") == 401
     assert await status(client, "GET", "/no/such/route", Authorization=f"Bearer {PASSWORD}") == 404
-    [(_, _, path, code, count)] = client.raw.app[SERVICES].unserved.rows()
+    [(_, _, path, code, count)] = client.raw.app[SERVICES].unserved_requests.rows()
     assert (path, code, count) == ("/no/such/route", 404, 1)
 
 
@@ -70,9 +70,9 @@ async def test_report_says_that_the_password_is_missing_or_that_the_server_is_no
 
 
 def test_counts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unserved, "CLIENTS", 2)
-    monkeypatch.setattr(unserved, "ROUTES", 2)
-    counts = Unserved()
+    monkeypatch.setattr(unserved_requests, "CLIENTS", 2)
+    monkeypatch.setattr(unserved_requests, "ROUTES", 2)
+    counts = UnservedRequests()
     for client in ("a" * 1000, "b", "c", "d"):
         for path in ("/x", "/y", "/z", "/" + "w/" * 1000, "/x"):
             counts.note(client, "GET", path, 404)

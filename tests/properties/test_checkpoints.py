@@ -129,6 +129,8 @@ def long_story() -> Story:
     """Turns whose prompts are undone, removed and handed late: what reaches back to old messages."""
     story = Story(step_ms=0)  # ids must go on where they were
     noted = pending_prompt(story, "noted")
+    cancelled = pending_prompt(story, "cancelled")
+    story.status("prompt", state="cancelled", item_id=cancelled)
     for number in range(6):
         story.turn(f"prompt {number}", f"answer {number}")
     messages = list(story.reducer.session.messages)
@@ -272,6 +274,17 @@ def forgets_items_that_wait(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(checkpoints, "_pending_prompts", no_fields)
 
 
+def forgets_cancelled_prompts(patch: pytest.MonkeyPatch) -> None:
+    real = checkpoints.take
+
+    def take(state: SessionState) -> checkpoints.Snapshot:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(state.pending_prompts, "ends", set())
+            return real(state)
+
+    patch.setattr(checkpoints, "take", take)
+
+
 def begins_with_another_event(patch: pytest.MonkeyPatch) -> None:
     real = checkpoints.open_from
 
@@ -306,6 +319,7 @@ BUGS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
     forgets_to_write_a_page,
     takes_one_page_for_another,
     forgets_items_that_wait,
+    forgets_cancelled_prompts,
     begins_with_another_event,
     forgets_the_session,
 )

@@ -24,17 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from shim.agents.discovery import (
-    DISCOVERY_TIMEOUT_S,
-    NAMESPACE,
-    SLOW,
-    DiscoveryFailed,
-    StoredOffer,
-    discover,
-    from_store,
-    to_store,
-    with_limits,
-)
+from shim.agents import discovery
 from shim.agents.keys import KeyStore, key_variables
 from shim.agents.login_signs import place
 from shim.agents.plugins import BrokenPlugin
@@ -202,7 +192,7 @@ class AgentDirectory:
         is_root: bool | None = None,
         delay_factor: float = 1.0,
         programs: Mapping[str, Program] | None = None,
-        discovery_timeout_s: float = DISCOVERY_TIMEOUT_S,
+        discovery_timeout_s: float = discovery.DISCOVERY_TIMEOUT_S,
         record_dir: Path | None = None,
         keys: KeyStore | None = None,
         owner: str = "",
@@ -507,14 +497,14 @@ class AgentDirectory:
 
     # --- discovery ------------------------------------------------------------------------------------------------
 
-    async def _stored_offers(self) -> dict[str, StoredOffer]:
+    async def _stored_offers(self) -> dict[str, discovery.StoredOffer]:
         """Return the results of earlier discoveries from the store."""
         try:
-            values = await self._store.values(NAMESPACE)
+            values = await self._store.values(discovery.NAMESPACE)
         except StoreError:
             log.warning("agent.kept_unreadable", exc_info=True)
             return {}
-        return {name: offer for name, value in values.items() if (offer := from_store(value)) is not None}
+        return {name: offer for name, value in values.items() if (offer := discovery.from_store(value)) is not None}
 
     def _ask(self, name: str) -> None:
         """Start an agent's discovery in the background, unless one is running."""
@@ -542,15 +532,15 @@ class AgentDirectory:
                     return
                 try:
                     await self._catalogue(spec, stamp)
-                except DiscoveryFailed as error:
-                    if error.code != SLOW or spec.program.transport == "stdio":
+                except discovery.DiscoveryFailed as error:
+                    if error.code != discovery.SLOW or spec.program.transport == "stdio":
                         raise
                     await self._catalogue(spec, stamp)  # it was asked while a client started, which takes the processor
         except AgentError as error:
             log.warning("agent.discovery_failed", agent=name, why=str(error))
-            out = isinstance(error, DiscoveryFailed) and error.code in LOGGED_OUT
+            out = isinstance(error, discovery.DiscoveryFailed) and error.code in LOGGED_OUT
             why = f"{str(error).rstrip('.')}. {spec.program.login_hint}" if out and spec.program.login_hint else str(error)
-            slow = isinstance(error, DiscoveryFailed) and error.code == SLOW
+            slow = isinstance(error, discovery.DiscoveryFailed) and error.code == discovery.SLOW
             self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {why}", logged_out=out, slow=slow)
         except Exception as error:  # a codec of another package may raise anything
             log.exception("agent.discovery_failed", agent=name)
@@ -593,7 +583,7 @@ class AgentDirectory:
         def store_catalogue(catalogue: Catalogue) -> None:
             before = self._agents[spec.name]
             located = replace(before.located, version=before.located.version or catalogue.version)
-            catalogue = with_limits(catalogue, before.catalogue.models, are_newer=False)
+            catalogue = discovery.with_limits(catalogue, before.catalogue.models, are_newer=False)
             agent = replace(before, located=located, catalogue=catalogue, trouble="", logged_out=False, slow=False)
             self._agents[spec.name] = agent
             _keep(self._store, agent, stamp)
@@ -610,14 +600,14 @@ class AgentDirectory:
         if codec.catalogue is not None:  # the agent has a fixed catalogue
             tell(codec.catalogue)
             return
-        await discover(codec, spawn, tell, timeout_s=self._discovery_timeout_s)
+        await discovery.discover(codec, spawn, tell, timeout_s=self._discovery_timeout_s)
 
     def note_limits(self, name: str, models: Iterable[Model], directory: str) -> None:
         """Note limits of models that an agent has told in a turn there, and tell clients, which have read its models."""
         agent = self._agents.get(name)
         if agent is None:
             return
-        catalogue = with_limits(agent.catalogue, models, are_newer=True)
+        catalogue = discovery.with_limits(agent.catalogue, models, are_newer=True)
         if catalogue != agent.catalogue:
             self._agents[name] = replace(agent, catalogue=catalogue)
             _keep(self._store, self._agents[name], self._stamps.get(name))
@@ -627,8 +617,8 @@ class AgentDirectory:
 def _keep(store: Store, agent: Agent, stamp: str | None) -> None:
     """Keep what an agent offers for the next start of the server."""
     if agent.located.path is not None and stamp is not None:
-        offer = StoredOffer(agent.located.path, stamp, agent.located.version, agent.catalogue)
-        store.set_value(NAMESPACE, agent.spec.name, to_store(offer))
+        offer = discovery.StoredOffer(agent.located.path, stamp, agent.located.version, agent.catalogue)
+        store.set_value(discovery.NAMESPACE, agent.spec.name, discovery.to_store(offer))
 
 
 def _clean_up(folder: Path | None, egress: Egress | None) -> None:

@@ -13,23 +13,8 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 from universal.agents import kit
+from universal.agents.acp import tools
 from universal.agents.acp.context import Context, Msg
-from universal.agents.acp.tools import (
-    Call,
-    arguments_of,
-    block_text,
-    content_of,
-    hidden_content,
-    input_of,
-    metadata_of,
-    name_of,
-    output_of,
-    reports_failure,
-    texts,
-    title_of,
-    todos_of,
-    with_grown_arguments,
-)
 from universal.codec import Fact
 from universal.events import EventType
 from universal.items import ContentPart, ImagePart, Item, ItemStatus, Json
@@ -46,7 +31,7 @@ _OVER = ("completed", "failed", "cancelled")
 class _EndedCall:
     arguments: int
     was_refused: bool
-    lost: Call | None
+    lost: tools.Call | None
     """The call itself, if its turn has ended before its result came."""
 
 
@@ -54,7 +39,7 @@ class _EndedCall:
 class CallIds:
     """The ids of one session. In: `calls`, the open calls by the ids that are given here."""
 
-    calls: dict[str, Call]
+    calls: dict[str, tools.Call]
     _ids: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Native id -> ids of its calls, the newest last. Those of older calls that are over are left out."""
     _ended: dict[str, _EndedCall] = field(default_factory=dict[str, _EndedCall])
@@ -62,11 +47,11 @@ class CallIds:
     def has_ended(self, call_id: str) -> bool:
         return call_id in self._ended
 
-    def end(self, call: Call, *, is_lost: bool = False) -> None:
+    def end(self, call: tools.Call, *, is_lost: bool = False) -> None:
         """Note that a call is over. In: `is_lost`, whether its result may still come."""
         self._ended[call.call_id] = _EndedCall(_hash(call.raw_input), call.rejected, call if is_lost else None)
 
-    def find(self, native_id: str) -> Call | None:
+    def find(self, native_id: str) -> tools.Call | None:
         """Return the newest open call with this native id, or with this id."""
         ids = self._ids.get(native_id) or [native_id]
         return next((self.calls[id_] for id_ in reversed(ids) if id_ in self.calls), None)
@@ -100,7 +85,7 @@ class CallIds:
 
     def _open_id(self, ids: list[str], update: Msg, *, begins: bool) -> str:
         """Return which of these open calls an update is of, or "" for another call beside them."""
-        arguments = input_of(update.get("rawInput"))
+        arguments = tools.input_of(update.get("rawInput"))
         newest = self.calls[ids[-1]]
         if begins and newest.is_running and arguments and arguments != newest.raw_input:
             return ""
@@ -111,7 +96,7 @@ class CallIds:
 
     def _is_repeat(self, ended: _EndedCall | None, update: Msg, *, begins: bool, is_asked: bool) -> bool:
         """Return whether an update only repeats what was said of a call that is over."""
-        status, arguments = get_text(update, "status"), input_of(update.get("rawInput"))
+        status, arguments = get_text(update, "status"), tools.input_of(update.get("rawInput"))
         if ended is None or is_asked:
             return False
         if ended.lost is not None and not begins:
@@ -127,7 +112,7 @@ class CallIds:
 def _with_lost(ended: _EndedCall | None, update: Msg) -> Msg:
     """Return an update of a call whose turn has ended before its result came, with what was known of the call."""
     lost = ended.lost if ended is not None else None
-    if lost is None or input_of(update.get("rawInput")):
+    if lost is None or tools.input_of(update.get("rawInput")):
         return update
     return {"name": lost.name, "title": lost.title, "kind": lost.kind, "rawInput": lost.raw_input, **update}
 
@@ -161,7 +146,7 @@ class Transcript(kit.Items[Context]):
     untold_output: str = ""
     arguments_grow: bool = False
     """As in `Profile`."""
-    calls: dict[str, Call] = field(default_factory=dict[str, Call])
+    calls: dict[str, tools.Call] = field(default_factory=dict[str, tools.Call])
     """Open calls by id."""
     has_spoken: bool = False
     """Whether a message has begun since `begin`."""
@@ -182,7 +167,7 @@ class Transcript(kit.Items[Context]):
     def chunk(self, kind: kit.PartKind, content: Msg, native_id: str, raw: Json) -> Iterator[Fact]:
         """Add a piece to the current message, or begin another one: text or an image."""
         image = content.get("type") == "image" and get_text(content, "data")
-        text = block_text(content)
+        text = tools.block_text(content)
         if not text and not image:
             if content.get("type") != "text":
                 self.ctx.ignore(f"content of type {get_text(content, 'type') or 'none'}")
@@ -214,14 +199,14 @@ class Transcript(kit.Items[Context]):
             self.ctx.ignore("whole message that is over")
             return
         parts = [part for part in message.parts if part.kind == kind] if message is not None and is_repeat else []
-        before, text = "".join(part.growing.text for part in parts), "".join(map(block_text, blocks))
+        before, text = "".join(part.growing.text for part in parts), "".join(map(tools.block_text, blocks))
         if text.startswith(before):
             yield from self.chunk(kind, {"type": "text", "text": text[len(before) :]}, native_id, raw)
         else:
             for index, part in enumerate(parts):
                 part.growing = GrowingText("" if index else text)
         for block in blocks if not is_repeat else []:
-            if not block_text(block):
+            if not tools.block_text(block):
                 yield from self.chunk(kind, block, native_id, raw)
 
     def _begins_message(self, native_id: str) -> bool:
@@ -275,7 +260,7 @@ class Transcript(kit.Items[Context]):
     def tool(self, update: Msg, raw: Json, *, is_asked: bool = False) -> Iterator[Fact]:
         """Read a `tool_call`, a `tool_call_update`, or (`is_asked`) the call of a permission request, with an id of `ids`."""
         if self.arguments_grow:
-            update = with_grown_arguments(update)
+            update = tools.with_grown_arguments(update)
         call_id, status = get_text(update, "toolCallId"), get_text(update, "status")
         if not call_id:
             yield self.ctx.report_unparsed("tool call without id", "a tool call without toolCallId", raw)
@@ -293,14 +278,14 @@ class Transcript(kit.Items[Context]):
         if status in ("completed", "failed"):
             self._forget(call)
             if status == "failed" and call.kind == "execute" and call.exit_code is None:
-                match = _EXIT_CODE.match(output_of(call))
+                match = _EXIT_CODE.match(tools.output_of(call))
                 call.exit_code = int(match[1]) if match else None
-            yield from self._result(call, raw, failed=status == "failed" or call.dismissed or reports_failure(call))
-            todos = todos_of(call) if status == "completed" else []
+            yield from self._result(call, raw, failed=status == "failed" or call.dismissed or tools.reports_failure(call))
+            todos = tools.todos_of(call) if status == "completed" else []
             if todos:
                 yield self.ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, raw)
 
-    def _begin_call(self, call_id: str, update: Msg, raw: Json) -> Generator[Fact, None, Call]:
+    def _begin_call(self, call_id: str, update: Msg, raw: Json) -> Generator[Fact, None, tools.Call]:
         message = self._open
         if message is None or (message.calls and all(map(self.ids.has_ended, message.calls))):
             yield from self._begin("", raw)
@@ -308,9 +293,9 @@ class Transcript(kit.Items[Context]):
         parent = message.item_id if message is not None else ""
         if message is not None:
             message.calls.add(call_id)
-        call = Call(
+        call = tools.Call(
             call_id,
-            name_of(update),
+            tools.name_of(update),
             self.ctx.ids("item"),
             parent,
             kind=get_text(update, "kind"),
@@ -320,18 +305,18 @@ class Transcript(kit.Items[Context]):
         yield self._call(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
         return call
 
-    def _whole(self, call: Call, raw: Json, *, ran: bool) -> Iterator[Fact]:
+    def _whole(self, call: tools.Call, raw: Json, *, ran: bool) -> Iterator[Fact]:
         """Complete the call once it runs and its arguments are fixed. Before that, agents send them in growing pieces."""
         if ran and not call.whole:
             call.whole = True
             yield self._call(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
 
-    def _output(self, call: Call, meta: Msg, status: str, raw: Json) -> Iterator[Fact]:
+    def _output(self, call: tools.Call, meta: Msg, status: str, raw: Json) -> Iterator[Fact]:
         """Report output while the call runs: pieces in `_meta`, or `content` that repeats and grows."""
         data = "".join(get_text(obj(meta.get(key)), "data") for key in ("terminal_output", "terminal_output_delta"))
         call.terminal += data
         if not data and status == "in_progress" and call.kind == "execute":
-            text = texts(call.content)
+            text = tools.texts(call.content)
             data = text[len(call.output) :] if text.startswith(call.output) else ""
         if not data or not call.whole:
             return
@@ -342,16 +327,16 @@ class Transcript(kit.Items[Context]):
         call.output += data
         yield self.delta(call.result_id, call.call_id, data, 0, "tool_output", raw)
 
-    def _forget(self, call: Call, *, is_lost: bool = False) -> None:
+    def _forget(self, call: tools.Call, *, is_lost: bool = False) -> None:
         self.calls.pop(call.call_id, None)
         self.ids.end(call, is_lost=is_lost)
 
-    def _result(self, call: Call, raw: Json, *, failed: bool, abandoned: bool = False) -> Iterator[Fact]:
-        metadata = metadata_of(call)
-        content = content_of(call, failed=failed)
-        if self.untold_output and call.kind == "execute" and not output_of(call):
+    def _result(self, call: tools.Call, raw: Json, *, failed: bool, abandoned: bool = False) -> Iterator[Fact]:
+        metadata = tools.metadata_of(call)
+        content = tools.content_of(call, failed=failed)
+        if self.untold_output and call.kind == "execute" and not tools.output_of(call):
             content = kit.output_part(call, self.untold_output)
-        for kind in hidden_content(call.content):
+        for kind in tools.hidden_content(call.content):
             self.ctx.ignore(f"content of type {kind}")
         if abandoned:
             metadata["interrupted"] = True
@@ -366,10 +351,10 @@ class Transcript(kit.Items[Context]):
         model = {"model": message.model} if message.model else {}
         return kit.message_item(message.item_id, message.native_id, status, content, {**model, **metadata})
 
-    def _call(self, type_: EventType, call: Call, status: ItemStatus, raw: Json, *, synthetic: bool = False) -> Fact:
-        arguments = arguments_of(call) if call.whole else {}
+    def _call(self, type_: EventType, call: tools.Call, status: ItemStatus, raw: Json, *, synthetic: bool = False) -> Fact:
+        arguments = tools.arguments_of(call) if call.whole else {}
         text = kit.dumps(arguments) if call.whole else ""
-        metadata: Msg | None = {"title": title_of(call), "input": arguments} if call.whole else None
+        metadata: Msg | None = {"title": tools.title_of(call), "input": arguments} if call.whole else None
         if status is ItemStatus.FAILED:
             metadata = dict(kit.INTERRUPTED)
         return self.item_fact(type_, kit.call_item(call, status, text, metadata), raw, synthetic=synthetic)

@@ -27,24 +27,8 @@ from functools import partial
 from typing import Any, ClassVar
 
 from universal.agents import kit
-from universal.agents.amp.wire import (
-    ABORTED,
-    CANCELLED,
-    CATALOGUE,
-    DEFAULT_MODEL,
-    FINISH,
-    LOGIN_NEEDED,
-    MODEL_REFUSALS,
-    NAME,
-    Msg,
-    error_of,
-    exit_error,
-    login_error,
-    prompt_line,
-    read_result,
-    title_of,
-    usage_of,
-)
+from universal.agents.amp import wire
+from universal.agents.amp.wire import NAME, Msg
 from universal.codec import IdFactory, InterruptProcess, Output, Prompt, Signal, Stop
 from universal.items import Json
 from universal.launch import Exit, LaunchOptions, LaunchSpec, SettingsFile
@@ -331,10 +315,10 @@ class AmpCodec(kit.LineCodec[kit.Context]):
 
     def __init__(self, ids: IdFactory) -> None:
         super().__init__(kit.Context(NAME, ids))
-        self.catalogue = CATALOGUE
+        self.catalogue = wire.CATALOGUE
         """The catalogue is fixed, because Amp cannot list it, and its start without a login opens a browser."""
         self._speech = kit.Speech(self._ctx)
-        self._model = DEFAULT_MODEL
+        self._model = wire.DEFAULT_MODEL
         self._mode = "build"
         self._directory = ""
         self._rules: tuple[Rule, ...] = ()
@@ -356,14 +340,14 @@ class AmpCodec(kit.LineCodec[kit.Context]):
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """Return argv. `threads continue` resumes a thread, which Amp keeps on its server."""
-        self._model, self._mode = options.model or DEFAULT_MODEL, options.mode or "build"
+        self._model, self._mode = options.model or wire.DEFAULT_MODEL, options.mode or "build"
         self._directory = options.directory
         argv = [options.binary]
         if options.resume and options.native_session_id:
             self.native_session_id, self._fresh = options.native_session_id, True
             argv += ["threads", "continue", options.native_session_id]
         argv += ["--execute", "--stream-json", "--stream-json-thinking", "--stream-json-input"]
-        if self._model != DEFAULT_MODEL:
+        if self._model != wire.DEFAULT_MODEL:
             argv += ["--mode", self._model]
         self._rules = options.rules
         settings = None
@@ -389,7 +373,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
             return
         self._prompt_count += 1
         self._stopping = False
-        yield prompt_line(prompt.text, prompt.attachments, prompt.system)
+        yield wire.prompt_line(prompt.text, prompt.attachments, prompt.system)
         if not self._has_begun:
             yield kit.await_handshake()
 
@@ -407,7 +391,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
     def receive(self, line: bytes) -> list[Output]:
         """Handle one line: JSON, an empty line, or Amp's text that asks for a login."""
         text = line.decode("utf-8", errors="replace")
-        if text.startswith(LOGIN_NEEDED):
+        if text.startswith(wire.LOGIN_NEEDED):
             self._login = True
             return self._stamp(self._no_login(text))
         if self._login or not text.strip():
@@ -427,13 +411,13 @@ class AmpCodec(kit.LineCodec[kit.Context]):
 
     def _on_eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._speech.close(None)
-        error = exit_error(exit_.stderr)
+        error = wire.exit_error(exit_.stderr)
         if error is not None and self._prompt_count:
             yield kit.error_fact(error, None)
             yield from self._end_turn(error)
 
     def _no_login(self, text: str) -> Iterator[Output]:
-        error = login_error(text)
+        error = wire.login_error(text)
         yield kit.error_fact(error, text)
         yield Stop("nobody is logged in")
         yield from self._end_turn(error)
@@ -458,7 +442,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         if call is None:
             self._ctx.ignore("tool_result of no open call")
             return
-        result = read_result(call.name, call.arguments or {}, block, self._directory)
+        result = wire.read_result(call.name, call.arguments or {}, block, self._directory)
         yield from self._speech.result(call, result.content, result.metadata, msg, failed=block.get("is_error") is True)
 
     def _on_assistant(self, msg: Msg) -> Iterator[Output]:
@@ -480,14 +464,14 @@ class AmpCodec(kit.LineCodec[kit.Context]):
                 yield from self._speech.whole(place, "reasoning", as_text(block.get("thinking")), msg)
             elif kind == "tool_use":
                 name, arguments = get_text(block, "name") or "unknown", obj(block.get("input"))
-                yield from self._speech.call_whole(get_text(block, "id"), name, arguments, title_of(name, arguments), msg)
+                yield from self._speech.call_whole(get_text(block, "id"), name, arguments, wire.title_of(name, arguments), msg)
             elif kind == "redacted_thinking":
                 self._ctx.ignore("block/redacted_thinking")
             else:
                 yield self._ctx.report_unparsed(f"block/{kind or '?'}", "unknown content block", msg)
-        usage = usage_of(obj(native.get("usage")))
+        usage = wire.usage_of(obj(native.get("usage")))
         self._usage = kit.add_usage(self._usage, usage)
-        finish = FINISH.get(stop, stop) or ("tool-calls" if calls else "length")
+        finish = wire.FINISH.get(stop, stop) or ("tool-calls" if calls else "length")
         yield from self._speech.end(msg, metadata={"usage": usage, "finish": finish})
         if not calls:
             yield from self._speech.close(msg)
@@ -510,11 +494,11 @@ class AmpCodec(kit.LineCodec[kit.Context]):
             yield from self._end_turn(None)
             return
         words = get_text(msg, "error", "result") or get_text(msg, "subtype")
-        if words.startswith(CANCELLED) or self._stopping:
-            yield from self._end_turn(dict(ABORTED))
+        if words.startswith(wire.CANCELLED) or self._stopping:
+            yield from self._end_turn(dict(wire.ABORTED))
             return
-        error = error_of(words)
-        if self._fresh and error["code"] not in MODEL_REFUSALS:
+        error = wire.error_of(words)
+        if self._fresh and error["code"] not in wire.MODEL_REFUSALS:
             error["code"] = "session_not_found"
         yield kit.error_fact(error, msg)
         yield from self._end_turn(error)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from universal.agents import kit
+from universal.agents.claude import wire
 from universal.agents.claude.asks import EDIT_HOOKS, HOOKS, Asks
 from universal.agents.claude.errors import INTERRUPTION, exit_error, reset_of, result_error
 from universal.agents.claude.notes import Notes
@@ -21,22 +22,12 @@ from universal.agents.claude.speech import SYNTHETIC_MODEL, Call, Context, Trans
 from universal.agents.claude.tasks import INTERRUPTED, Crew
 from universal.agents.claude.tools import Todos, read_result
 from universal.agents.claude.turns import Turns
-from universal.agents.claude.wire import (
-    ENDS,
-    IGNORED,
-    MODE_ID,
-    NAME,
-    REFUSED,
-    Msg,
-    control_refusal,
-    get_text,
-    kind_of,
-    prompt_content,
-)
+from universal.agents.claude.wire import NAME, Msg
 from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, Stop
 from universal.events import ErrorData, EventType
 from universal.items import Json
 from universal.launch import Exit, LaunchOptions, LaunchSpec
+from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 from universal.setup import DirectorySetup
@@ -130,7 +121,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
     @property
     def mode(self) -> str:
         """Id of the mode in force. An unknown mode has Claude's name."""
-        return MODE_ID.get(self._settings.mode, self._settings.mode)
+        return wire.MODE_ID.get(self._settings.mode, self._settings.mode)
 
     # --- commands -------------------------------------------------------------------------------------
 
@@ -175,7 +166,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
                 yield self._ctx.status("notice", SHELL_LINES_OFF, {}, {"text": prompt.text})
         uuid = self._turns.new_uuid(prompt.key)
         self._turns.prompt_written(uuid, steered=prompt.key if steered else "")
-        content = prompt_content(prompt.text, prompt.attachments, prompt.system)
+        content = wire.prompt_content(prompt.text, prompt.attachments, prompt.system)
         line: Msg = {
             "type": "user",
             "message": {"role": "user", "content": content},
@@ -234,7 +225,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
             event: Msg = message.get("event") or {}
             if type(event) is dict and event.get("type") == "content_block_delta":
                 return [*self._main.piece(event, message, self.native_session_id)]
-        kind = kind_of(message)
+        kind = wire.kind_of(message)
         self._is_heard = self._is_heard or kind not in _ANSWERS
         if kind == "assistant" and not message.get("parent_tool_use_id"):
             self._anchor = get_text(message, "uuid")
@@ -294,13 +285,13 @@ class ClaudeCodec(kit.LineCodec[Context]):
         if state == "running":
             yield from self._note_begin()
         elif state == "idle" and self._turns.unbegun:
-            yield SetTimer(f"idle {self._turns.unbegun}", ENDS["idle"].wait_s)
+            yield SetTimer(f"idle {self._turns.unbegun}", wire.ENDS["idle"].wait_s)
 
     def _on_lifecycle(self, msg: Msg) -> Iterator[Output]:
         uuid = get_text(msg, "command_uuid")
         yield from self._report_errors(self._turns.lifecycle(uuid, get_text(msg, "state")), msg)
         if self._turns.awaits_result(uuid):
-            yield SetTimer(f"command_lifecycle {uuid}", ENDS["command_lifecycle"].wait_s)
+            yield SetTimer(f"command_lifecycle {uuid}", wire.ENDS["command_lifecycle"].wait_s)
         if get_text(msg, "state") == "started":
             yield from self._note_begin()
 
@@ -315,7 +306,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         is_whole = result_error(msg, "") is None and not get_text(msg, "terminal_reason").startswith("aborted")
         if is_whole and any(self._calls[call_id].arguments is not None for call_id in self._open_calls()):
             self._held = [msg]
-            yield SetTimer("result", ENDS["result"].wait_s)
+            yield SetTimer("result", wire.ENDS["result"].wait_s)
         else:
             yield from self._end(msg)
 
@@ -326,7 +317,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """Handle a `result` that was held back, and what came after it."""
         held, self._held = self._held, []
         for number, msg in enumerate(held):
-            yield from self._end(msg) if number == 0 else self.HANDLERS[kind_of(msg)](self, msg)
+            yield from self._end(msg) if number == 0 else self.HANDLERS[wire.kind_of(msg)](self, msg)
 
     def _end(self, msg: Msg) -> Iterator[Output]:
         error = result_error(msg, get_text(self._error_line, "error"), self._resets_at)
@@ -354,7 +345,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def _await_idle(self) -> Iterator[Output]:
         if self._turns.is_resting:
-            yield SetTimer("rest", ENDS["rest"].wait_s)
+            yield SetTimer("rest", wire.ENDS["rest"].wait_s)
 
     def on_timer(self, key: str) -> list[Output]:
         """Give up the handshake, or end a turn by a sign that no other has followed (`ENDS`)."""
@@ -410,7 +401,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         yield from self._transcript(msg).stream(event, msg)
         is_last = obj(event.get("delta")).get("stop_reason") == "end_turn" and not get_text(msg, "parent_tool_use_id")
         if is_last and not self._turns.has_states:
-            yield SetTimer(f"end_turn {self._anchor}", ENDS["end_turn"].wait_s)
+            yield SetTimer(f"end_turn {self._anchor}", wire.ENDS["end_turn"].wait_s)
 
     def _show_error_line(self) -> Iterator[Output]:
         """Show an error message that no result repeats, because Claude goes on after it."""
@@ -507,14 +498,14 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """Refuse a known request that is not served."""
         subtype = get_text(obj(msg.get("request")), "subtype")
         self._ctx.ignore(f"control_request/{subtype}")
-        how, why = REFUSED[subtype]
+        how, why = wire.REFUSED[subtype]
         if how == "error":
-            yield control_refusal(get_text(msg, "request_id"), why)
+            yield wire.control_refusal(get_text(msg, "request_id"), why)
 
     def _refusal(self, kind: str, message: Msg) -> Iterable[Output]:
         if not kind.startswith("control_request/") or not get_text(message, "request_id"):
             return ()
-        return (control_refusal(get_text(message, "request_id"), "not supported"),)
+        return (wire.control_refusal(get_text(message, "request_id"), "not supported"),)
 
     def _on_answer(self, msg: Msg) -> Iterator[Output]:
         """Handle the answer to our request. A refused setting is reported; a refused `stop_task` means that the task is over."""
@@ -589,7 +580,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         self._todos = Todos()
         yield from ()
 
-    IGNORED = IGNORED
+    IGNORED = wire.IGNORED
     HANDLERS: ClassVar[kit.Handlers] = {
         "assistant": _on_assistant,
         "user": _on_user,

@@ -11,22 +11,12 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from universal.agents.claude.wire import (
-    DEFAULT_CATALOGUE,
-    DEFAULT_MODEL,
-    NAME,
-    NATIVE_MODE,
-    Msg,
-    control_request,
-    get_int,
-    get_text,
-    plain_model,
-    read_commands,
-    read_models,
-)
+from universal.agents.claude import wire
+from universal.agents.claude.wire import NAME, Msg
 from universal.codec import Catalogue, Output, Prompt
 from universal.items import Json
 from universal.launch import LaunchOptions, LaunchSpec
+from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import JsonObject, obj
 from universal.permissions import may_forbid
 from universal.setup import NO_SETUP, ConfigAgent, DirectorySetup, McpServer
@@ -80,7 +70,7 @@ class Settings:
 
     catalogue: Catalogue | None = None
     mode: str = "default"
-    _model: str = DEFAULT_MODEL
+    _model: str = wire.DEFAULT_MODEL
     _variant: str = ""
     _resolved: dict[str, str] = field(default_factory=dict[str, str])
     """Alias of the catalogue -> the model that it stands for."""
@@ -105,13 +95,13 @@ class Settings:
         `--allow-dangerously-skip-permissions` chooses no mode: it permits the choice of `bypass` later. As root, the CLI refuses
         to start with it, unless IS_SANDBOX=1. So it is left out if the caller did not say which user runs the server.
         """
-        self.mode = NATIVE_MODE.get(options.mode or "", "default")
+        self.mode = wire.NATIVE_MODE.get(options.mode or "", "default")
         self._setup, self._schema = options.setup, options.schema
-        self._model, self._variant = options.model or DEFAULT_MODEL, options.variant or ""
+        self._model, self._variant = options.model or wire.DEFAULT_MODEL, options.variant or ""
         argv = [options.binary, *_FLAGS, f"--permission-mode={self.mode}"]
         if options.environment and (not options.is_root or options.environment.get("IS_SANDBOX") == "1"):
             argv.append("--allow-dangerously-skip-permissions")
-        if self._model != DEFAULT_MODEL:
+        if self._model != wire.DEFAULT_MODEL:
             argv.append(f"--model={self._model}")
         if self._variant:
             argv.append(f"--effort={self._variant}")
@@ -144,7 +134,7 @@ class Settings:
         self._request_count += 1
         request_id = f"req_{self._request_count}"
         self._waiting[request_id] = (get_text(request, "subtype"), undo)
-        return control_request(request_id, request)
+        return wire.control_request(request_id, request)
 
     @property
     def is_starting(self) -> bool:
@@ -212,7 +202,7 @@ class Settings:
         model, variant = prompt.model or self._model, prompt.variant or ""
         if not prompt.model and not variant:
             variant = self._variant
-        mode = NATIVE_MODE.get(prompt.mode or "", self.mode)
+        mode = wire.NATIVE_MODE.get(prompt.mode or "", self.mode)
         if mode != self.mode:
             yield self.request({"subtype": "set_permission_mode", "mode": mode}, self._undo("mode"))
             self.mode = mode
@@ -242,20 +232,20 @@ class Settings:
     # --- offers ---------------------------------------------------------------------------
 
     def _read(self, payload: Msg) -> None:
-        models, self._resolved = read_models(payload.get("models"))
-        default = DEFAULT_MODEL if DEFAULT_MODEL in self._resolved else models[0].id if models else None
-        self.catalogue = Catalogue(models, read_commands(payload.get("commands")), default)
+        models, self._resolved = wire.read_models(payload.get("models"))
+        default = wire.DEFAULT_MODEL if wire.DEFAULT_MODEL in self._resolved else models[0].id if models else None
+        self.catalogue = Catalogue(models, wire.read_commands(payload.get("commands")), default)
 
     def read_commands(self, msg: Msg) -> int:
         """`commands_changed`: the whole list. Returns the number of commands."""
-        commands = read_commands(msg.get("commands"))
-        self.catalogue = replace(self.catalogue or DEFAULT_CATALOGUE, commands=commands)
+        commands = wire.read_commands(msg.get("commands"))
+        self.catalogue = replace(self.catalogue or wire.DEFAULT_CATALOGUE, commands=commands)
         return len(commands)
 
     def model_of(self, native: str) -> dict[str, Json]:
         """`metadata.model`. Claude names the model, and the catalogue its aliases; the alias in force comes first."""
-        plain = plain_model(native)
-        aliases = [alias for alias, model in self._resolved.items() if plain_model(model) == plain]
+        plain = wire.plain_model(native)
+        aliases = [alias for alias, model in self._resolved.items() if wire.plain_model(model) == plain]
         model_id = self._model if self._model in aliases else aliases[0] if aliases else native
         return {"provider_id": NAME, "model_id": model_id, "variant": self._variant or None}
 
@@ -265,12 +255,12 @@ class Settings:
         if self.catalogue is None or not usage:
             return
         sizes = {
-            plain_model(name): (get_int(obj(row), "contextWindow"), get_int(obj(row), "maxOutputTokens"))
+            wire.plain_model(name): (wire.get_int(obj(row), "contextWindow"), wire.get_int(obj(row), "maxOutputTokens"))
             for name, row in usage.items()
         }
         models = tuple(
             replace(model, context=size[0] or model.context, output=size[1] or model.output)
-            if (size := sizes.get(plain_model(self._resolved.get(model.id, model.id))))
+            if (size := sizes.get(wire.plain_model(self._resolved.get(model.id, model.id))))
             else model
             for model in self.catalogue.models
         )

@@ -12,23 +12,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from universal.agents import kit
+from universal.agents.codex import wire
 from universal.agents.codex.asks import Asks
 from universal.agents.codex.settings import CLIENT, Settings
 from universal.agents.codex.speech import Context, Thread
 from universal.agents.codex.tools import Display, Outcome, agent_name, read_plan
 from universal.agents.codex.turns import COMPACT_METHOD, Turns
-from universal.agents.codex.wire import (
-    IGNORED,
-    LIMIT,
-    NAME,
-    READ_METHOD,
-    REFUSED,
-    RESTING,
-    SELF_INTERRUPTION,
-    Msg,
-    retry_of,
-    turn_error,
-)
+from universal.agents.codex.wire import NAME, Msg
 from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, Stop, WriteLine
 from universal.events import EventType, SessionStartedData
 from universal.items import Json, ToolResultPart
@@ -134,7 +124,7 @@ class CodexCodec(kit.BaseCodec[Context]):
                 handler = self.NOTIFICATIONS.get(method)
                 if handler is not None:
                     return self._stamp(handler(self, message.params, message.raw))
-                if method in IGNORED:
+                if method in wire.IGNORED:
                     self._ctx.ignore(method)
                     return []
                 return self._stamp((self._ctx.report_unparsed(method, "unknown notification", message.raw),))
@@ -146,7 +136,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         for thread in (self._main, *self._children.values()):
             yield from thread.close(None, interrupted=True)
         if self._main.error:
-            yield kit.error_fact(turn_error(self._main.error), None)
+            yield kit.error_fact(wire.turn_error(self._main.error), None)
 
     def _stamp(self, outputs: Iterable[Output]) -> list[Output]:
         stamped = super()._stamp(outputs)
@@ -180,7 +170,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             self.native_session_id = self._main.thread_id or self.native_session_id
             self._settings.on_thread_start(result)
             yield from self._turns.thread_begun()
-        elif response.method == READ_METHOD:
+        elif response.method == wire.READ_METHOD:
             yield from self._on_thread_read(response.id, obj(result.get("thread")), response.raw)
         elif response.method == "turn/start":
             yield from self._turns.turn_accepted(response.id, get_text(obj(result.get("turn")), "id"))
@@ -195,7 +185,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             self._ctx.ignore("turn/steer, refused")
             yield from self._turns.steer_refused(response.id)
             return
-        if method == READ_METHOD:
+        if method == wire.READ_METHOD:
             yield from self._on_thread_read(response.id, {}, response.raw)
             return
         error = self._turns.refusal(method, response.id, response.message)
@@ -221,7 +211,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             thread = yield from self._adopt(get_text(request.params, "threadId"), request.raw)
             yield from ask(self._asks, request, thread)
             return
-        why = REFUSED.get(request.method)
+        why = wire.REFUSED.get(request.method)
         yield WriteLine(self._rpc.error(request.id, why or "not supported"))
         if why is None:
             yield self._ctx.report_unparsed(request.method, "unknown request", request.raw)
@@ -294,11 +284,11 @@ class CodexCodec(kit.BaseCodec[Context]):
         yield from thread.close(raw, interrupted=interrupted or status == "failed")
         error = None
         if status == "failed":
-            error = turn_error(obj(turn.get("error")) or thread.error)
+            error = wire.turn_error(obj(turn.get("error")) or thread.error)
         elif interrupted and thread.child is None and not self._turns.is_interrupted(get_text(turn, "id")):
-            error = turn_error(obj(turn.get("error")) or thread.error or SELF_INTERRUPTION)
+            error = wire.turn_error(obj(turn.get("error")) or thread.error or wire.SELF_INTERRUPTION)
         if error is not None:
-            if error["code"] == LIMIT and self._limits.resets_at:
+            if error["code"] == wire.LIMIT and self._limits.resets_at:
                 error["details"]["resets_at"] = self._limits.resets_at
             yield kit.error_fact(error, raw, thread.child)
         thread.error = {}
@@ -319,7 +309,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         kind = get_text(obj(params.get("status")), "type")
         if kind == "active":
             yield from self._not_over(params)
-        elif kind in RESTING:
+        elif kind in wire.RESTING:
             yield from self._sign(params, kind)
 
     def _sign(self, params: Msg, kind: str) -> Iterator[Output]:
@@ -346,7 +336,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             return []
         if thread.read_id is not None:  # it was asked, and does not answer
             return self._stamp(self._end_by_sign(thread, {}, None))
-        thread.read_id, line = self._rpc.request(READ_METHOD, {"threadId": key, "includeTurns": True})
+        thread.read_id, line = self._rpc.request(wire.READ_METHOD, {"threadId": key, "includeTurns": True})
         return [WriteLine(line), SetTimer(key, kit.ASK_S)]
 
     def _on_thread_read(self, request_id: Id, native: Msg, raw: Msg) -> Iterator[Output]:
@@ -384,13 +374,13 @@ class CodexCodec(kit.BaseCodec[Context]):
         thread, error = self._thread(params), obj(params.get("error"))
         if params.get("willRetry") is True:
             yield from thread.cut(raw)
-            text, metadata = retry_of(error)
+            text, metadata = wire.retry_of(error)
             yield self._ctx.status("retry", text, metadata, raw, thread.child)
         elif thread.turn_id:
             thread.error = error
             yield from self._sign(params, "systemError")
         else:
-            yield kit.error_fact(turn_error(error), raw, thread.child)
+            yield kit.error_fact(wire.turn_error(error), raw, thread.child)
 
     # --- items ----------------------------------------------------------------------------------------
 

@@ -15,21 +15,10 @@ from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
 from universal.agents import kit
+from universal.agents.opencode import wire
 from universal.agents.opencode.asks import Asks
 from universal.agents.opencode.speech import Context, Thread
-from universal.agents.opencode.wire import (
-    ENDS,
-    IGNORED,
-    IGNORED_FAMILIES,
-    NAME,
-    Msg,
-    command_body,
-    delay_ms,
-    error_of,
-    model_ref,
-    prompt_body,
-    read_catalogue,
-)
+from universal.agents.opencode.wire import NAME, Msg
 from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
@@ -251,13 +240,13 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         path = self._path()
         if prompt.compact:
             thread.claims = True  # OpenCode makes the message itself
-            return self._request("prompt", "POST", f"{path}/summarize", model_ref(prompt.model) or {})
+            return self._request("prompt", "POST", f"{path}/summarize", wire.model_ref(prompt.model) or {})
         name, _, arguments = prompt.text.removeprefix("/").partition(" ")
         commands = self.catalogue.commands if self.catalogue is not None else ()
         if prompt.text.startswith("/") and any(command.name == name for command in commands):
-            body = command_body(prompt, message, name, arguments)
+            body = wire.command_body(prompt, message, name, arguments)
             return self._request("command", "POST", f"{path}/command", body)
-        return self._request("prompt", "POST", f"{path}/prompt_async", prompt_body(prompt, message))
+        return self._request("prompt", "POST", f"{path}/prompt_async", wire.prompt_body(prompt, message))
 
     def _interrupt(self) -> Iterator[Output]:
         course = self._main.course
@@ -295,10 +284,10 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         if purpose.startswith("offer:"):
             self._offers[purpose.removeprefix("offer:")] = body if good else None
             if len(self._offers) == len(_OFFERS) and self._offers["/config/providers"] is not None:
-                self.catalogue = read_catalogue(*(self._offers[path] for path in _OFFERS))
+                self.catalogue = wire.read_catalogue(*(self._offers[path] for path in _OFFERS))
                 yield from self._prepare_tools()
             elif purpose == "offer:/config/providers" and not good:
-                yield kit.error_fact(refusal(status, body, error_of(body)), answer)
+                yield kit.error_fact(refusal(status, body, wire.error_of(body)), answer)
         elif purpose == "create":
             yield from self._on_session_created(good, status, body, answer)
         elif purpose == "rules":
@@ -321,7 +310,7 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         if prompt is None:
             return
         if not good or not text(obj(body).get("id")):
-            yield from self._fail_prompt(refusal(status, body, error_of(body)), msg)
+            yield from self._fail_prompt(refusal(status, body, wire.error_of(body)), msg)
             return
         self._know(text(obj(body).get("id")))
         yield from self._first_prompt(prompt)
@@ -369,10 +358,10 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         if not good:
             yield from self._fail_prompt(self._refusal(status, body), msg)
         elif purpose == "command":
-            yield self._watch.on_sign(self._main.thread.session_id, ENDS["POST /session/ID/command"])
+            yield self._watch.on_sign(self._main.thread.session_id, wire.ENDS["POST /session/ID/command"])
 
     def _refusal(self, status: int, body: Json) -> dict[str, Json]:
-        error = refusal(status, body, error_of(body))
+        error = refusal(status, body, wire.error_of(body))
         if self._is_lost(status):
             error["code"] = "session_not_found"
         return error
@@ -410,7 +399,7 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         self._last_event = text(event.get("id")) or self._last_event
         handler = self.HANDLERS.get(kind)
         if handler is None:
-            if kind in IGNORED or kind.startswith(tuple(IGNORED_FAMILIES)):
+            if kind in wire.IGNORED or kind.startswith(tuple(wire.IGNORED_FAMILIES)):
                 self._ctx.ignore(kind)
             else:
                 yield self._ctx.report_unparsed(kind or "event", "unknown type of event", event, hash_)
@@ -455,14 +444,14 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         if kind == "idle":
             course.idle = course.has_begun
             if course.idle and thread.is_speaking:
-                yield self._watch.on_sign(thread.session_id, ENDS["session.status"])
+                yield self._watch.on_sign(thread.session_id, wire.ENDS["session.status"])
         elif kind in ("busy", "retry"):
             yield from self._work(session)
             if kind == "busy":
                 yield from thread.emit_foreign_prompts()
             else:
                 attempt, message = whole(status.get("attempt"), 1), text(status.get("message"))
-                wait = delay_ms(whole(status.get("next")), self._last_event, attempt)
+                wait = wire.delay_ms(whole(status.get("next")), self._last_event, attempt)
                 metadata: dict[str, Json] = {"attempt": attempt, "message": message, "delay_ms": wait}
                 yield self._ctx.status("retry", message, metadata, event, thread.child)
         else:
@@ -487,7 +476,7 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         """Handle `session.idle`, which repeats the status: a sign if that has not come."""
         self._ctx.ignore("session.idle")
         if session.course.active and session.course.has_begun:
-            yield self._watch.on_sign(session.thread.session_id, ENDS["session.idle"])
+            yield self._watch.on_sign(session.thread.session_id, wire.ENDS["session.idle"])
 
     def _on_error(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         """Keep an error for the end of the turn, because a later one may be clearer, or the turn may go on."""
@@ -496,9 +485,9 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
             course.aborted = True
         elif course.active:
             course.error = native
-            yield self._watch.on_sign(session.thread.session_id, ENDS["session.error"])
+            yield self._watch.on_sign(session.thread.session_id, wire.ENDS["session.error"])
             if not course.has_begun and text(obj(native.get("data")).get("message")).startswith(UNKNOWN_AGENT):
-                yield from self._fail_prompt(error_of(native), event)
+                yield from self._fail_prompt(wire.error_of(native), event)
         else:
             self._ctx.ignore("session.error while idle")
 
@@ -520,7 +509,7 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         if course.stopping or course.aborted or native.get("name") == ABORT_ERROR:
             yield Signal(Input.FAILED, error=ABORTED, aborted=True, metadata=usage, child=child)
         elif native:
-            error = error_of(native)
+            error = wire.error_of(native)
             yield kit.error_fact(error, event, child)
             yield Signal(Input.FAILED, error=error, metadata=usage, child=child)
         else:
@@ -534,7 +523,7 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
             yield from session.thread.message(info, event)
             is_last = text(info.get("finish"), "tool-calls") != "tool-calls" and not session.thread.is_speaking
             if is_last and session.course.active:
-                yield self._watch.on_sign(session.thread.session_id, ENDS["message.updated"])
+                yield self._watch.on_sign(session.thread.session_id, wire.ENDS["message.updated"])
         else:
             self._ctx.ignore("message.updated while idle")
 

@@ -16,30 +16,11 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from universal.agents import kit
+from universal.agents.opencode2 import wire
 from universal.agents.opencode2.asks import Asks
 from universal.agents.opencode2.dialects import HEALTH_PATH, INFO_PATH, V2, Dialect, Msg, dialect_of_health, normalize
 from universal.agents.opencode2.speech import Context, Thread
-from universal.agents.opencode2.wire import (
-    CATALOGUE_EVENTS,
-    ENDS,
-    EVENTS_PATH,
-    IGNORED,
-    IGNORED_FAMILIES,
-    NAME,
-    OFFERS,
-    UNDO,
-    Step,
-    command_body,
-    delay_ms,
-    error_of,
-    model_ref,
-    prompt_after,
-    prompt_body,
-    read_catalogue,
-    ruleset,
-    skill_names,
-    system_step,
-)
+from universal.agents.opencode2.wire import NAME
 from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
@@ -135,7 +116,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         self._skills: frozenset[str] = frozenset()
         self._prompt: Prompt | None = None
         """Handed over and not sent yet."""
-        self._steps: deque[Step] = deque()
+        self._steps: deque[wire.Step] = deque()
         """What is left to request for the prompt."""
         self._settings: dict[str, Json] = {}
         """Rules, agent, model and instructions that the session has."""
@@ -158,7 +139,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
             self._anchor = options.resume_at or ""
         argv = (options.binary, *self._arguments, "serve", "--hostname", "127.0.0.1")
         env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", **self._environment}
-        return LaunchSpec(argv, options.directory, env, events=EVENTS_PATH)
+        return LaunchSpec(argv, options.directory, env, events=wire.EVENTS_PATH)
 
     def start(self) -> list[Output]:
         """Ask for the build and for its offers. Prompts wait only for the answer about the build."""
@@ -168,7 +149,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         self._offers = {}
         self._offers_old = False
         where = f"?location[directory]={quote(self._ctx.directory)}" if self._ctx.directory else ""
-        return [self._request("offer:" + path, "GET", path + where) for path in OFFERS]
+        return [self._request("offer:" + path, "GET", path + where) for path in wire.OFFERS]
 
     def _know(self, session_id: str) -> None:
         self.native_session_id = self._main.thread.session_id = session_id
@@ -197,35 +178,35 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
             yield from self._fail_prompt(dict(UNDO_FAILED), None)
             return
         if self._anchor:
-            self._steps.append(Step("history", "GET", "/message?order=desc", None))
+            self._steps.append(wire.Step("history", "GET", "/message?order=desc", None))
         settings = self._session_settings(prompt, dialect)
         changed = {key: value for key, value in settings.items() if self._settings.get(key) != value}
         if self.native_session_id is None:
             body: Msg = {key: value for key, value in settings.items() if key != "system" and value}
             if self._ctx.directory:
                 body["location"] = {"directory": self._ctx.directory}
-            self._steps.append(Step("create", "POST", "", body))
+            self._steps.append(wire.Step("create", "POST", "", body))
             changed = {key: value for key, value in changed.items() if key == "system" and value}
         if "permissions" in changed:
-            self._steps.append(Step("permissions", "PATCH", "", {"permissions": changed["permissions"]}))
+            self._steps.append(wire.Step("permissions", "PATCH", "", {"permissions": changed["permissions"]}))
         if changed.get("agent"):
-            self._steps.append(Step("agent", "POST", "/agent", {"agent": changed["agent"]}))
+            self._steps.append(wire.Step("agent", "POST", "/agent", {"agent": changed["agent"]}))
         if changed.get("model"):
-            self._steps.append(Step("model", "POST", "/model", {"model": changed["model"]}))
+            self._steps.append(wire.Step("model", "POST", "/model", {"model": changed["model"]}))
         if "system" in changed:
-            self._steps.append(system_step(text(changed["system"])))
+            self._steps.append(wire.system_step(text(changed["system"])))
         self._settings |= settings
         yield from self._next_step()
 
     def _session_settings(self, prompt: Prompt, dialect: Dialect) -> dict[str, Json]:
         """Return the settings that a session is to have for a prompt. What a prompt does not name stays as it is."""
         settings: dict[str, Json] = {}
-        rules = ruleset(prompt.rules)
+        rules = wire.ruleset(prompt.rules)
         if dialect.takes_rules and (rules or self._settings.get("permissions") or self._resumed):
             settings["permissions"] = rules
         if prompt.mode:
             settings["agent"] = prompt.mode
-        if model := model_ref(prompt.model, prompt.variant):
+        if model := wire.model_ref(prompt.model, prompt.variant):
             settings["model"] = model
         if dialect.takes_system and (prompt.system or self._settings.get("system")):
             settings["system"] = prompt.system or ""
@@ -257,12 +238,12 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         commands = self.catalogue.commands if self.catalogue is not None else ()
         if prompt.text.startswith("/") and any(command.name == name for command in commands) and name not in self._skills:
             course.delivered = thread.claims = True  # a command may end without an input of the model
-            return self._request("prompt", "POST", self._path("/command"), command_body(dialect, prompt, name, arguments))
+            return self._request("prompt", "POST", self._path("/command"), wire.command_body(dialect, prompt, name, arguments))
         message = message_id(prompt.key, self._last_event)
         if message:
             thread.own_prompts.add(message)
         thread.claims = not message
-        body = prompt_body(dialect, prompt, message)
+        body = wire.prompt_body(dialect, prompt, message)
         if prompt.text.startswith("/") and name in self._skills and not dialect.is_wrapped:
             body |= {"text": arguments or prompt.text, "skills": [{"id": name}]}
         return self._request("prompt", "POST", self._path("/prompt"), body)
@@ -348,11 +329,11 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
     def _on_offer(self, path: str, body: Json) -> Iterator[Output]:
         """The catalogue is whole when all have answered. No models: its plugins are still loading, an event follows."""
         self._offers[path] = body
-        if len(self._offers) < len(OFFERS):
+        if len(self._offers) < len(wire.OFFERS):
             return
         if arr(obj(self._offers["/api/model"]).get("data")):
-            self.catalogue = read_catalogue(self._offers)
-            self._skills = skill_names(self._offers["/api/skill"])
+            self.catalogue = wire.read_catalogue(self._offers)
+            self._skills = wire.skill_names(self._offers["/api/skill"])
         yield from self._renew_offers()
 
     def _on_step_answered(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
@@ -362,7 +343,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
             self._ctx.ignore(f"{step.purpose}: status {status}")
         elif not good or (step.purpose == "create" and not session_id):
             self._settings.clear()
-            yield from self._fail_prompt(dict(UNDO_FAILED) if step.purpose in UNDO else self._refusal(status, body), msg)
+            yield from self._fail_prompt(dict(UNDO_FAILED) if step.purpose in wire.UNDO else self._refusal(status, body), msg)
             return
         elif step.purpose == "history" and not self._plan_undo(obj(body)):
             yield from self._fail_prompt(dict(UNDO_FAILED), msg)
@@ -378,17 +359,17 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
 
         The conversation is cut without its files, which the server restores itself.
         """
-        is_there, prompt = prompt_after(page, self._anchor)
+        is_there, prompt = wire.prompt_after(page, self._anchor)
         self._undone_prompt = prompt or self._undone_prompt
         cursor, self._pages_left = text(obj(page.get("cursor")).get("next")), self._pages_left - 1
         if is_there and self._undone_prompt:
             stage: Msg = {"messageID": self._undone_prompt, "files": False}
-            self._steps.appendleft(Step("commit", "POST", "/revert/commit", None))
-            self._steps.appendleft(Step("stage", "POST", "/revert/stage", stage))
+            self._steps.appendleft(wire.Step("commit", "POST", "/revert/commit", None))
+            self._steps.appendleft(wire.Step("stage", "POST", "/revert/stage", stage))
         elif is_there:
             self._anchor = ""  # nothing came after it
         elif cursor and self._pages_left > 0:
-            self._steps.appendleft(Step("history", "GET", f"/message?cursor={quote(cursor)}", None))
+            self._steps.appendleft(wire.Step("history", "GET", f"/message?cursor={quote(cursor)}", None))
         else:
             return False
         return True
@@ -404,7 +385,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
             yield from self._look_for_end(reads=1)
 
     def _refusal(self, status: int, body: Json) -> dict[str, Json]:
-        error = refusal(status, body, error_of(body))
+        error = refusal(status, body, wire.error_of(body))
         is_unknown = error["code"] == "SessionNotFoundError" and self._resumed
         if is_unknown or self._is_lost(status):
             error["code"] = "session_not_found"
@@ -426,10 +407,10 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         self._last_event = text(event.get("id")) or self._last_event
         handler = self.HANDLERS.get(kind)
         session_id = text(data.get("sessionID"))
-        if kind in CATALOGUE_EVENTS:
+        if kind in wire.CATALOGUE_EVENTS:
             yield from self._on_catalogue_changed(kind)
         elif handler is None:
-            if kind in IGNORED or kind.startswith(tuple(IGNORED_FAMILIES)):
+            if kind in wire.IGNORED or kind.startswith(tuple(wire.IGNORED_FAMILIES)):
                 self._ctx.ignore(kind)
             else:
                 yield self._ctx.report_unparsed(kind or "event", "unknown type of event", event, hash_)
@@ -454,7 +435,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         yield from self._renew_offers()
 
     def _renew_offers(self) -> Iterator[Output]:
-        is_asked = len(self._offers) < len(OFFERS)
+        is_asked = len(self._offers) < len(wire.OFFERS)
         if self._offers_old and not is_asked and (self.catalogue is None or not self._main.course.active):
             yield from self._ask_offers()
 
@@ -506,7 +487,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         yield from session.thread.on_delivered(data, event)
 
     def _on_failed(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._rest(session, "failed", error_of(data.get("error")), event)
+        yield from self._rest(session, "failed", wire.error_of(data.get("error")), event)
 
     def _rest(self, session: _Session, outcome: str, error: dict[str, Json], event: Msg) -> Iterator[Output]:
         """Handle the end of an execution: the session has answered, or the prompt is still to come."""
@@ -515,7 +496,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
             course.running = False
             self._ctx.ignore("the end of an execution without our prompt")
             if course.active:
-                yield self._watch.on_sign(thread.session_id, ENDS["session.execution.succeeded"])
+                yield self._watch.on_sign(thread.session_id, wire.ENDS["session.execution.succeeded"])
             return
         yield from self._end(session, outcome, error, event)
 
@@ -592,7 +573,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         is_failed = "error" in data
         if session.course.active and (is_failed or text(data.get("finish"), "tool-calls") != "tool-calls"):
             yield self._watch.on_sign(
-                session.thread.session_id, ENDS["session.step.failed" if is_failed else "session.step.ended"]
+                session.thread.session_id, wire.ENDS["session.step.failed" if is_failed else "session.step.ended"]
             )
 
     def _on_progress(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
@@ -616,7 +597,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         yield from self._look_for_end()
 
     def _on_retry(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        wait = delay_ms(data.get("at"), event.get("created"), whole(data.get("attempt"), 1))
+        wait = wire.delay_ms(data.get("at"), event.get("created"), whole(data.get("attempt"), 1))
         yield session.thread.retry(data, event, wait)
 
     def _on_compaction_started(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:

@@ -21,29 +21,11 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from universal.agents import kit
+from universal.agents.pi import wire
 from universal.agents.pi.asks import PLAN_NOTE, SERVERS, Asks, read_json
 from universal.agents.pi.speech import Voice
 from universal.agents.pi.tools import text_of
-from universal.agents.pi.wire import (
-    ABORTED,
-    ANCHOR_KEY,
-    ENDS,
-    IGNORED,
-    NAME,
-    Msg,
-    after_anchor,
-    cost_of,
-    error_of,
-    exit_error,
-    kind_of,
-    lost_error,
-    model_id,
-    project_flags,
-    prompt_of,
-    read_commands,
-    read_models,
-    usage_of,
-)
+from universal.agents.pi.wire import NAME, Msg
 from universal.codec import Catalogue, Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, Stop
 from universal.events import ErrorData, EventType
 from universal.items import Json
@@ -121,7 +103,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._can_steer = numbers >= STEERS
         self._asks.servers = options.setup.servers
         servers = ("-e", SERVERS_EXTENSION) if options.setup.servers else ()
-        argv = [options.binary, "--mode", "rpc", "-e", GATE, *servers, *project_flags(options)]
+        argv = [options.binary, "--mode", "rpc", "-e", GATE, *servers, *wire.project_flags(options)]
         if options.model:
             argv += ["--model", options.model]
         if options.variant:
@@ -192,7 +174,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield self._setting("set_thinking_level", level=level)
         self._level = prompt.variant or ""
         notes = [note for note in (prompt.system, PLAN_NOTE if self._asks.mode == "plan" else "") if note]
-        message, images = prompt_of(prompt.text, list(prompt.attachments), notes)
+        message, images = wire.prompt_of(prompt.text, list(prompt.attachments), notes)
         if not self._running:
             self._stopping = self._has_begun = False
         self._is_awaited, self._is_command = True, prompt.compact or prompt.text.startswith("/")
@@ -212,7 +194,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
     def steer(self, prompt: Prompt) -> list[Output]:
         """Give Pi a prompt that it takes in after the calls of its present step, or before it would stop."""
         notes = [note for note in (prompt.system, PLAN_NOTE if self._asks.mode == "plan" else "") if note]
-        message, images = prompt_of(prompt.text, list(prompt.attachments), notes)
+        message, images = wire.prompt_of(prompt.text, list(prompt.attachments), notes)
         self._offers[prompt.key] = message
         more: dict[str, Json] = {"images": images} if images else {}
         return [self._command("steer", prompt.key, message=message, **more)]
@@ -264,12 +246,12 @@ class PiCodec(kit.LineCodec[kit.Context]):
     # --- lines ----------------------------------------------------------------------------------------
 
     def _kind_of(self, message: Msg) -> str:
-        return kind_of(message)
+        return wire.kind_of(message)
 
     def _on_eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._asks.close()
         yield from self._speech.close(None)
-        error = exit_error(exit_.stderr)
+        error = wire.exit_error(exit_.stderr)
         if error is not None:
             yield kit.error_fact(error, None)
             yield Signal(Input.FAILED, error=error)
@@ -322,19 +304,19 @@ class PiCodec(kit.LineCodec[kit.Context]):
     def _learn(self, kind: str, data: Msg) -> None:
         if kind == "get_state":
             self.native_session_id = get_text(data, "sessionId") or self.native_session_id
-            self._model = self._model or model_id(obj(data.get("model")))
+            self._model = self._model or wire.model_id(obj(data.get("model")))
             if not self._level:
                 self._default_level = get_text(data, "thinkingLevel")
         if self._start_answers.keys() >= {"get_state", "get_available_models", "get_commands"}:
-            models = read_models(self._start_answers["get_available_models"].get("models"))
-            chosen = model_id(obj(self._start_answers["get_state"].get("model")))
+            models = wire.read_models(self._start_answers["get_available_models"].get("models"))
+            chosen = wire.model_id(obj(self._start_answers["get_state"].get("model")))
             default = chosen if any(model.id == chosen for model in models) else models[0].id if models else None
-            self.catalogue = Catalogue(models, read_commands(self._start_answers["get_commands"].get("commands")), default)
+            self.catalogue = Catalogue(models, wire.read_commands(self._start_answers["get_commands"].get("commands")), default)
 
     def _rewound(self, kind: str, data: Msg, failure: str, msg: Msg) -> Iterator[Output]:
         """Go back to `_rewind`: Pi forks its conversation before the next prompt there. A new prompt waits for this."""
         if kind == "get_fork_messages":
-            entry = after_anchor(data.get("messages"), self._rewind)
+            entry = wire.after_anchor(data.get("messages"), self._rewind)
             failure = failure or ("" if entry is not None else "the prompt is not there any more")
             if entry:
                 yield self._setting("fork", entryId=entry)
@@ -344,7 +326,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield self._setting("get_state", "forked")
         if failure:
             self._delayed = None
-            error = lost_error(f"Pi could not take back what was undone: {failure}")
+            error = wire.lost_error(f"Pi could not take back what was undone: {failure}")
             yield kit.error_fact(error, msg)
             yield Signal(Input.FAILED, error=error)
 
@@ -352,7 +334,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         if get_text(msg, "id") != self._prompt:
             return
         if failure:
-            error = error_of(failure)
+            error = wire.error_of(failure)
             yield kit.error_fact(error, msg)
             yield from self._end_turn(msg, error)
         elif not self._has_begun:
@@ -362,9 +344,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
     def _compact_after_answer(self, msg: Msg, failure: str) -> Iterator[Output]:
         """Handle the end of our compaction. Pi does not report itself as working in it."""
         if failure and self._stopping:
-            yield from self._end_turn(msg, dict(ABORTED))
+            yield from self._end_turn(msg, dict(wire.ABORTED))
         elif failure:
-            error = error_of(failure)
+            error = wire.error_of(failure)
             yield kit.error_fact(error, msg)
             yield from self._end_turn(msg, error)
         else:
@@ -378,7 +360,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         if data.get("isStreaming") is True or data.get("isCompacting") is True:
             return
         if purpose == "prompt" and self._prompt and not self._has_begun:
-            yield from self._end_turn(msg, dict(ABORTED) if self._stopping else None)  # a command of an extension
+            yield from self._end_turn(msg, dict(wire.ABORTED) if self._stopping else None)  # a command of an extension
         elif (purpose == "end" and self._ending) or (purpose == "abort" and self._running):
             yield from self._finish(msg)
 
@@ -394,7 +376,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
     def _ask_state(self, sign: str, purpose: str) -> Iterator[Output]:
         """Ask whether Pi works, because a sign says that it does not."""
         yield self._command("get_state", purpose)
-        yield self._watch.on_sign("", ENDS[sign]._replace(wait_s=kit.ASK_S))
+        yield self._watch.on_sign("", wire.ENDS[sign]._replace(wait_s=kit.ASK_S))
 
     def on_timer(self, key: str) -> list[Output]:
         """Give up the handshake, or ask whether Pi works."""
@@ -434,7 +416,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         if self._running:
             yield from self._finish(msg)
         else:
-            yield from self._end_turn(msg, dict(ABORTED) if self._stopping else None)
+            yield from self._end_turn(msg, dict(wire.ABORTED) if self._stopping else None)
 
     # --- runs -----------------------------------------------------------------------------------------
 
@@ -459,7 +441,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             self._ending = True
             yield from self._ask_state("agent_end", "end")
         elif msg.get("willRetry") is False and self._running:
-            yield self._watch.on_sign("", ENDS["agent_end"])
+            yield self._watch.on_sign("", wire.ENDS["agent_end"])
 
     def _on_settled(self, msg: Msg) -> Iterator[Output]:
         if self._running:
@@ -472,9 +454,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
         yield from self._speech.close(msg)
         stop = get_text(self._last, "stopReason")
         if stop == "aborted" or (stop == "error" and self._stopping) or self._retrying:
-            yield from self._end_turn(msg, dict(ABORTED))
+            yield from self._end_turn(msg, dict(wire.ABORTED))
         elif stop == "error":
-            error = error_of(get_text(self._last, "errorMessage"))
+            error = wire.error_of(get_text(self._last, "errorMessage"))
             yield kit.error_fact(error, msg)
             yield from self._end_turn(msg, error)
         else:
@@ -495,7 +477,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
 
     def _on_retry(self, msg: Msg) -> Iterator[Output]:
         self._ending, self._retrying = False, True
-        why = get_text(error_of(get_text(msg, "errorMessage")), "message")
+        why = get_text(wire.error_of(get_text(msg, "errorMessage")), "message")
         metadata: dict[str, Json] = {
             "attempt": get_int(msg, "attempt"),
             "message": why,
@@ -537,9 +519,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
 
     def _on_message_end(self, msg: Msg) -> Iterator[Output]:
         self._last = native = obj(msg.get("message"))
-        tokens = usage_of(obj(native.get("usage")))
+        tokens = wire.usage_of(obj(native.get("usage")))
         self._usage = kit.add_usage(self._usage, tokens)
-        self._cost += cost_of(obj(native.get("usage")))
+        self._cost += wire.cost_of(obj(native.get("usage")))
         yield from self._voice.message_end(msg, self._level)
 
     def _on_user(self, msg: Msg) -> Iterator[Output]:
@@ -568,7 +550,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
 
     def _on_line(self, msg: Msg) -> Iterator[Output]:
         """Handle a status line of Pi's screen. Ours are from `gate.ts`, and from `mcp.ts`, whose rows are in Claude's form."""
-        if get_text(msg, "statusKey") == ANCHOR_KEY:
+        if get_text(msg, "statusKey") == wire.ANCHOR_KEY:
             self._anchor = get_text(msg, "statusText")
         elif get_text(msg, "statusKey") == SERVERS:
             report = self._servers.update(map(of_claude, arr(read_json(get_text(msg, "statusText")))), whole=True)
@@ -590,11 +572,11 @@ class PiCodec(kit.LineCodec[kit.Context]):
         yield self._ctx.note(f"Error in {where} of Pi: {get_text(msg, 'error') or 'unknown'}", msg)
 
     def _on_summary_retry(self, msg: Msg) -> Iterator[Output]:
-        why = get_text(error_of(get_text(msg, "errorMessage")), "message")
+        why = get_text(wire.error_of(get_text(msg, "errorMessage")), "message")
         delay_ms = max(get_int(msg, "delayMs"), 0)
         yield self._ctx.status("retry", why, {"attempt": get_int(msg, "attempt"), "message": why, "delay_ms": delay_ms}, msg)
 
-    IGNORED = IGNORED
+    IGNORED = wire.IGNORED
     HANDLERS: ClassVar[kit.Handlers] = {
         "response": _on_response,
         "agent_start": _on_agent_start,

@@ -14,26 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from universal.lib.jsonvalue import obj, text
-from universal.session import values
+from universal.session import log, values
 from universal.session.entries import CallPiece, Piece, Retry, StepEntry, TextPiece
-from universal.session.log import (
-    CallBegan,
-    CallFailed,
-    CallInputEnded,
-    CallInputGrew,
-    CallProgressed,
-    CallRan,
-    CallSucceeded,
-    ContentChanged,
-    RetryScheduled,
-    StepBegan,
-    StepEnded,
-    StepFailed,
-    StepStreamed,
-    TextBegan,
-    TextEnded,
-    UsageChanged,
-)
 from universal.session.messages import Message
 from universal.session.model import Session
 from universal.session.timeline.log_writer import LogWriter
@@ -44,10 +26,10 @@ NO_MODEL = values.ModelRef("", "")
 class StepsWriter:
     """Writes the steps of one session."""
 
-    def __init__(self, session: Session, log: LogWriter) -> None:
+    def __init__(self, session: Session, log_writer: LogWriter) -> None:
         self._session = session
         self._timeline = session.timeline
-        self._log = log
+        self._log = log_writer
 
     def entry(self, message_id: str) -> StepEntry | None:
         """The step that shows a message; None if there is none."""
@@ -88,7 +70,7 @@ class StepsWriter:
     def _start(self, entry: StepEntry, at_ms: int) -> None:
         """Begin the step, or go on with it after a retry; `at_ms` is when the model was asked."""
         entry = self._put(replace(entry, retry=None))
-        self._log.write(StepBegan(entry, at_ms), created_ms=at_ms)
+        self._log.write(log.StepBegan(entry, at_ms), created_ms=at_ms)
         self._adopt(entry)
 
     def _adopt(self, entry: StepEntry) -> None:
@@ -101,7 +83,7 @@ class StepsWriter:
         """Note that the model's output of this step is complete; its tools may still run."""
         entry = self.entry(message_id) if message_id in self._timeline.open else None
         if entry is not None and entry.streamed_ms is None:
-            self._log.write(StepStreamed(entry.id))
+            self._log.write(log.StepStreamed(entry.id))
             self._put(replace(entry, streamed_ms=self._log.at))
 
     def finish(self, info: values.StepInfo, message: Message | None) -> None:
@@ -146,7 +128,7 @@ class StepsWriter:
                 self.spend(usage, cost)
             return
         if entry.streamed_ms is None:
-            self._log.write(StepStreamed(entry.id))
+            self._log.write(log.StepStreamed(entry.id))
             entry = replace(entry, streamed_ms=self._log.at)
         finish = "stop" if info.finish is None else info.finish
         entry = replace(entry, finish=finish, cost=cost, usage=usage, completed_ms=self._log.at, retry=None)
@@ -155,12 +137,12 @@ class StepsWriter:
         if tree is not None:
             files = (name for part in parts if isinstance(part, values.Patch) for name in part.files)
             entry = replace(entry, end_snapshot=tree, files=tuple(dict.fromkeys(files)))
-        self._log.write(StepEnded(self._put(entry)))
+        self._log.write(log.StepEnded(self._put(entry)))
         self.spend(usage, cost)
 
     def _fail(self, entry: StepEntry, failure: values.Failure, *, is_paid: bool = False) -> None:
         entry = replace(entry, failure=failure, completed_ms=self._log.at, retry=None)
-        self._log.write(StepFailed(self._put(entry), is_paid))
+        self._log.write(log.StepFailed(self._put(entry), is_paid))
 
     def _fail_late(self, entry: StepEntry | None, info: values.StepInfo) -> None:
         """Fail a step that has ended already: agents may close a message before they report its failure."""
@@ -174,7 +156,7 @@ class StepsWriter:
     def total(self, usage: values.Usage, cost: float) -> None:
         """Set the session's totals (tokens, USD) and write them to the log."""
         self._timeline.usage, self._timeline.cost = usage, cost
-        self._log.write(UsageChanged(usage, cost))
+        self._log.write(log.UsageChanged(usage, cost))
 
     # --- retries -------------------------------------------------------------------------------------------
 
@@ -190,7 +172,7 @@ class StepsWriter:
         retry = Retry(status.attempt + 1, status.next_ms, status.message)
         if entry.retry is not None and entry.retry.attempt < retry.attempt:
             self._start(entry, self._log.at)
-        self._log.write(RetryScheduled(self._put(replace(entry, retry=retry))))
+        self._log.write(log.RetryScheduled(self._put(replace(entry, retry=retry))))
 
     def _promised_step(self) -> StepEntry | None:
         entry = self._timeline.entries.get(self._timeline.promised)
@@ -199,7 +181,7 @@ class StepsWriter:
     def _promise(self, mode: str, model: values.ModelRef | None) -> StepEntry:
         id_ = self._log.next_message_id()
         entry = StepEntry(id_, "", self._log.at, mode, model or NO_MODEL, self._session.record.directory)
-        self._log.write(StepBegan(entry, self._log.at))
+        self._log.write(log.StepBegan(entry, self._log.at))
         self._adopt(entry)
         self._timeline.promised = id_
         return self._put(entry)
@@ -260,13 +242,13 @@ class StepsWriter:
         is_thought = isinstance(part, values.Reasoning)
         ordinal = sum(isinstance(piece, TextPiece) and piece.is_thought == is_thought for piece in entry.content)
         piece = TextPiece(part.id, is_thought, ordinal, self._log.at)
-        self._log.write(TextBegan(entry.id, piece))
+        self._log.write(log.TextBegan(entry.id, piece))
         self._put(replace(entry, content=(*entry.content, piece)))
         return len(entry.content)
 
     def _end(self, entry: StepEntry, index: int, piece: TextPiece, words: str, *, is_early: bool = False) -> StepEntry:
         piece = replace(piece, is_ended=True, ended_ms=self._log.at, text=words if is_early else None)
-        self._log.write(TextEnded(entry.id, piece, words))
+        self._log.write(log.TextEnded(entry.id, piece, words))
         return self._replace(entry, index, piece)
 
     # --- pieces --------------------------------------------------------------------------------------------
@@ -298,7 +280,7 @@ class StepsWriter:
         if index is not None:
             entry, piece = self._at(message_id, index)
             if isinstance(piece, CallPiece) and piece.ran_ms is None:
-                self._log.write(CallInputGrew(entry.id, call_id, delta))
+                self._log.write(log.CallInputGrew(entry.id, call_id, delta))
 
     def _call(self, message_id: str, call: values.ToolCall) -> None:
         index = self._call_index(message_id, call.call_id)
@@ -308,14 +290,14 @@ class StepsWriter:
             assert entry is not None
             index = len(entry.content)
             piece = CallPiece(call.call_id, call.id, call.tool, self._log.at)
-            self._log.write(CallBegan(entry.id, piece))
+            self._log.write(log.CallBegan(entry.id, piece))
             self._put(replace(entry, content=(*entry.content, piece)))
         entry, piece = self._at(message_id, index)
         assert isinstance(piece, CallPiece)
         if call.status != "pending" and piece.ran_ms is None:
             piece = replace(piece, ran_ms=self._log.at, input=call.input)
-            self._log.write(CallInputEnded(entry.id, piece, call))
-            self._log.write(CallRan(entry.id, piece, call))
+            self._log.write(log.CallInputEnded(entry.id, piece, call))
+            self._log.write(log.CallRan(entry.id, piece, call))
             self._replace(entry, index, piece)
         if call.status in ("completed", "error") or (call.status == "running" and call.metadata):
             self.settle(message_id)
@@ -328,12 +310,12 @@ class StepsWriter:
             progress = _progress(piece.tool, call.metadata or {})
             if progress != piece.progress and piece.completed_ms is None:
                 piece = replace(piece, progress=progress)
-                self._log.write(CallProgressed(entry.id, piece, call))
+                self._log.write(log.CallProgressed(entry.id, piece, call))
                 self._replace(entry, index, piece)
             return
         refused = call.refused if call.status == "error" else None
         piece = replace(piece, progress=None, completed_ms=self._log.at, refused=refused)
-        change = CallSucceeded(entry, piece, call) if call.status == "completed" else CallFailed(entry.id, piece, call)
+        change = log.CallSucceeded(entry, piece, call) if call.status == "completed" else log.CallFailed(entry.id, piece, call)
         self._log.write(change)
         self._replace(entry, index, replace(piece, input=None) if piece.input == call.input else piece)
 
@@ -354,7 +336,7 @@ class StepsWriter:
                 is_thought = isinstance(part, values.Reasoning)
                 content.append(TextPiece(part.id, is_thought, counts[is_thought], None, is_ended=True))
                 counts[is_thought] += 1
-        self._log.write(ContentChanged(self._put(replace(entry, content=tuple(content)))))
+        self._log.write(log.ContentChanged(self._put(replace(entry, content=tuple(content)))))
 
 
 def _progress(tool: str, metadata: values.Fields) -> values.Fields:

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, SessionStartedData, UniversalEvent
 from universal.items import Item, ItemKind, ItemRole
 from universal.lib.jsonvalue import arr, obj, text, whole
-from universal.session import entries, importer, values
+from universal.session import entries, importer, log, values
 from universal.session.changes import (
     Change,
     MessageChanged,
@@ -29,34 +29,6 @@ from universal.session.changes import (
     StatusChanged,
     TextGrew,
     TurnEnded,
-)
-from universal.session.log import (
-    ContentChanged,
-    DeliveryChanged,
-    EntryAdded,
-    InstructionsChanged,
-    LogAppended,
-    MetadataChanged,
-    PermissionAnswered,
-    PermissionAsked,
-    PromptAccepted,
-    PromptDelivered,
-    PromptWithdrawn,
-    QuestionAsked,
-    QuestionClosed,
-    RulesChanged,
-    SessionArchived,
-    SessionBegan,
-    SessionUnarchived,
-    SessionViewed,
-    StatusEmitted,
-    TitleChanged,
-    TurnBegan,
-    TurnOver,
-    UndoCleared,
-    UndoCommitted,
-    UndoStaged,
-    WentIdle,
 )
 from universal.session.model import Session
 from universal.session.record_json import fork_of
@@ -83,7 +55,7 @@ class StatusesWriter:
     def __init__(
         self,
         session: Session,
-        log: LogWriter,
+        log_writer: LogWriter,
         steps: StepsWriter,
         transcript: Transcript,
         *,
@@ -91,7 +63,7 @@ class StatusesWriter:
     ) -> None:
         self._session = session
         self._timeline = session.timeline
-        self._log = log
+        self._log = log_writer
         self._steps = steps
         self._deliver = deliver
         self._transcript = transcript
@@ -107,13 +79,13 @@ class StatusesWriter:
         old = timeline.record or new
         timeline.record = replace(new, directory=old.directory, project_id=old.project_id, path=old.path)
         if (new.archived_ms is None) != (old.archived_ms is None):
-            self._log.write(SessionUnarchived() if new.archived_ms is None else SessionArchived())
+            self._log.write(log.SessionUnarchived() if new.archived_ms is None else log.SessionArchived())
         if new.title != old.title:
-            self._log.write(TitleChanged(new))
+            self._log.write(log.TitleChanged(new))
         if (new.metadata or {}) != (old.metadata or {}):
-            self._log.write(MetadataChanged(new))
+            self._log.write(log.MetadataChanged(new))
         if (new.permission or ()) != (old.permission or ()):
-            self._log.write(RulesChanged(new))
+            self._log.write(log.RulesChanged(new))
         mode, model = timeline.mode, timeline.model
         if new.mode and new.mode != mode and (mode is not None or "agent" in choices):
             timeline.mode = new.mode
@@ -126,13 +98,13 @@ class StatusesWriter:
     def _add(
         self, entry: entries.ModeEntry | entries.ModelEntry | entries.MovedEntry | entries.SkillEntry | entries.NoteEntry
     ) -> None:
-        self._log.write(EntryAdded(entry))
+        self._log.write(log.EntryAdded(entry))
         self._timeline.entries[entry.id] = entry
 
     def mark_viewed(self, meta: Metadata) -> None:
         """Note that a person has seen the end of a turn."""
         self._timeline.viewed_ms = whole(meta.get("idle"))
-        self._log.write(SessionViewed(self._timeline.viewed_ms))
+        self._log.write(log.SessionViewed(self._timeline.viewed_ms))
 
     # --- prompts -------------------------------------------------------------------------------------------
 
@@ -155,7 +127,7 @@ class StatusesWriter:
         elif state == "delivery":
             delivery = "queue" if meta.get("delivery") == "queue" else "steer"
             inbox[id_] = replace(waiting, delivery=delivery)
-            self._log.write(DeliveryChanged(id_, delivery))
+            self._log.write(log.DeliveryChanged(id_, delivery))
 
     def take_cancelled(self) -> list[str]:
         """Take the last cancelled prompt, which belongs to the error that follows it in the journal."""
@@ -169,14 +141,14 @@ class StatusesWriter:
         entry = None
         if "text" in meta:
             entry = entries.InstructionsEntry(self._log.next_message_id(), self._log.at, text(meta["text"]))
-        self._log.write(InstructionsChanged(obj(meta["delta"]) if "delta" in meta else None, entry))
+        self._log.write(log.InstructionsChanged(obj(meta["delta"]) if "delta" in meta else None, entry))
         if entry is not None:
             self._timeline.entries[entry.id] = entry
 
     def withdraw(self, id_: str) -> None:
         """Remove a waiting prompt, which will never be delivered."""
         if self._timeline.inbox.pop(id_, None) is not None:
-            self._log.write(PromptWithdrawn(id_))
+            self._log.write(log.PromptWithdrawn(id_))
 
     # --- what is put in, taken out, rewritten --------------------------------------------------------------
 
@@ -208,7 +180,7 @@ class StatusesWriter:
         timeline, new = self._timeline, importer.revert(meta.get("revert"))
         if new is not None:
             timeline.staged = entries.StagedUndo(new, importer.diffs(meta.get("diffs")))
-            self._log.write(UndoStaged(timeline.staged))
+            self._log.write(log.UndoStaged(timeline.staged))
             return
         staged, timeline.staged = timeline.staged, None
         for message_id in {text(message_id): None for message_id, _ in map(arr, arr(meta.get("parts")))}:
@@ -220,7 +192,7 @@ class StatusesWriter:
         if first is not None:
             self._cut(first)
         elif staged is not None:
-            self._log.write(UndoCleared())
+            self._log.write(log.UndoCleared())
 
     def _entry_id(self, message_id: str) -> str:
         return self._timeline.ids.get(message_id, message_id)
@@ -229,12 +201,12 @@ class StatusesWriter:
         """Remove the entries from this one on. A prompt among them whose message remains is delivered again."""
         timeline, messages = self._timeline, self._session.messages
         cut = [timeline.entries.pop(id_) for id_ in list(timeline.entries.ids_since(first))]
-        self._log.write(UndoCommitted(first))
+        self._log.write(log.UndoCommitted(first))
         for entry in cut:
             if isinstance(entry, entries.PromptEntry) and entry.id in messages:
                 prompt = replace(entry.prompt, delivery="steer", number=timeline.number)
-                self._log.write(PromptAccepted(prompt))
-                self._log.write(PromptDelivered(prompt, is_again=True))
+                self._log.write(log.PromptAccepted(prompt))
+                self._log.write(log.PromptDelivered(prompt, is_again=True))
                 timeline.entries[entry.id] = entries.PromptEntry(entry.id, self._log.at, prompt)
             elif isinstance(entry, entries.StepEntry) and entry.message_id in messages:
                 timeline.hidden.add(entry.message_id)
@@ -249,10 +221,10 @@ class StatusesWriter:
         if all(isinstance(later, entries.EndEntry) for later in islice(timeline.entries.since(id_), 1, None)):
             self._cut(id_)
             if timeline.staged is not None:  # a commit ends what is staged, but this was none
-                self._log.write(UndoStaged(timeline.staged))
+                self._log.write(log.UndoStaged(timeline.staged))
             return
         if isinstance(entry, entries.StepEntry):
-            self._log.write(ContentChanged(replace(entry, content=())))
+            self._log.write(log.ContentChanged(replace(entry, content=())))
         del timeline.entries[id_]
 
     def retract(self, meta: Metadata) -> None:
@@ -317,7 +289,9 @@ class TimelineWriter:
         self._event: UniversalEvent | None = None
         self._label = ""
 
-    def write(self, event: UniversalEvent, changes: Sequence[Change], at_ms: int, *, is_live: bool = True) -> list[LogAppended]:
+    def write(
+        self, event: UniversalEvent, changes: Sequence[Change], at_ms: int, *, is_live: bool = True
+    ) -> list[log.LogAppended]:
         """Write one universal event, made at `at_ms`, with the reducer's changes. Returns the log's events, in order.
 
         `is_live`: whether somebody may be told of them. Of a journal that is loaded no events are made.
@@ -350,7 +324,7 @@ class TimelineWriter:
         timeline.record, timeline.fork = record, fork_of(obj(data.metadata).get("fork"))
         timeline.mode, timeline.model = record.mode or None, plain(record.model)
         timeline.usage, timeline.cost = values.Usage() + record.usage, record.cost or 0
-        self._log.write(SessionBegan(record, timeline.fork))
+        self._log.write(log.SessionBegan(record, timeline.fork))
 
     def _session_changed(self, change: SessionChanged) -> None:
         choices = _selections(self._event, self._label) if self._label in ("session", "mode") else frozenset[str]()
@@ -376,7 +350,7 @@ class TimelineWriter:
         timeline.is_running = True
         timeline.idle_ms = timeline.outcome = timeline.failure = None
         timeline.asked_ms = self._log.at
-        self._log.write(TurnBegan())
+        self._log.write(log.TurnBegan())
         self._emit_status(BUSY)
         if self._session.record.parent_id:  # a subagent's prompts are given to it by its agent
             self._deliver(list(timeline.inbox))
@@ -385,7 +359,7 @@ class TimelineWriter:
         """Write the status if it differs from the last one written."""
         if status != self._timeline.status:
             self._timeline.status = status
-            self._log.accompany(StatusEmitted(status))
+            self._log.accompany(log.StatusEmitted(status))
 
     def _current_choice(self) -> tuple[str, values.ModelRef | None]:
         """The mode and model of the prompt that is being answered."""
@@ -407,12 +381,12 @@ class TimelineWriter:
             self._steps.total(usage, cost)
         failure = timeline.failure if outcome == "failed" else None
         entry = entries.EndEntry(self._log.next_message_id(), self._log.at, outcome, failure)
-        self._log.write(TurnOver(entry))
+        self._log.write(log.TurnOver(entry))
         timeline.is_running = False
         timeline.idle_ms, timeline.outcome = self._log.at, entry.outcome
         timeline.entries[entry.id] = entry
         self._emit_status(IDLE)
-        self._log.accompany(WentIdle())
+        self._log.accompany(log.WentIdle())
 
     def _note_error(self, data: ErrorData) -> None:
         """Note the last error for the end of the turn."""
@@ -547,7 +521,7 @@ class TimelineWriter:
             self._timeline.number,
             NO_DETAILS if is_wish else replace(details, delivery=None, kind=None),
         )
-        self._log.write(PromptAccepted(prompt))
+        self._log.write(log.PromptAccepted(prompt))
         self._timeline.inbox[id_] = prompt
         if is_wish:
             self._timeline.wishes[id_] = prompt.number
@@ -561,7 +535,7 @@ class TimelineWriter:
                 continue
             self._steps.release()
             timeline.asked_ms = self._log.at
-            self._log.write(PromptDelivered(prompt))
+            self._log.write(log.PromptDelivered(prompt))
             if prompt.kind != "compaction":
                 timeline.entries[id_] = entries.PromptEntry(id_, self._log.at, prompt)
 
@@ -572,9 +546,9 @@ class TimelineWriter:
         message_id = request.call.message_id if request.call is not None else ""
         if isinstance(request, values.PermissionRequest):
             self._steps.settle(message_id)
-            self._log.write(PermissionAsked(request))
+            self._log.write(log.PermissionAsked(request))
         else:
-            self._log.write(QuestionAsked(request))
+            self._log.write(log.QuestionAsked(request))
             self._steps.settle(message_id)
 
     def _request_closed(self, change: RequestClosed) -> None:
@@ -582,9 +556,9 @@ class TimelineWriter:
         if isinstance(request, values.QuestionRequest):
             closed = entries.ClosedQuestion(request, change.answers if answer == "answered" else None)
             self._timeline.questions[request.id] = closed
-            self._log.write(QuestionClosed(closed))
+            self._log.write(log.QuestionClosed(closed))
         elif answer not in ("answered", "rejected"):
-            self._log.write(PermissionAnswered(request, answer))
+            self._log.write(log.PermissionAnswered(request, answer))
 
     # --- tables --------------------------------------------------------------------------------------------
 

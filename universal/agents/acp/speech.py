@@ -16,7 +16,6 @@ from universal.agents import kit
 from universal.agents.acp import tools
 from universal.agents.acp.context import Context, Msg
 from universal.codec import Fact
-from universal.events import EventType
 from universal.items import ContentPart, ImagePart, Item, ItemStatus, Json
 from universal.lib.growing_text import GrowingText
 from universal.lib.jsonline import get_text
@@ -222,8 +221,7 @@ class Transcript(kit.Items[Context]):
         yield from self._close_refused(raw)
         self._open = _Message(self.ctx.ids("item"), native_id, self.ctx.model())
         self.has_spoken = True
-        item = self._item(self._open, ItemStatus.IN_PROGRESS, (), {})
-        yield self.item_fact(EventType.ITEM_STARTED, item, raw)
+        yield self.item_fact(self._item(self._open, ItemStatus.IN_PROGRESS, (), {}), raw)
 
     def _end(self, raw: Json, *, finish: str, interrupted: bool, extra: Msg | None = None) -> Iterator[Fact]:
         message, self._open = self._open, None
@@ -233,10 +231,9 @@ class Transcript(kit.Items[Context]):
         metadata: Msg = (
             dict(kit.INTERRUPTED) if interrupted else {"finish": finish or ("tool-calls" if message.calls else "stop")}
         )
-        status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
         content = (*kit.contents(message.parts), *message.images)
-        item = self._item(message, status, content, {**metadata, **(extra or {})})
-        yield self.item_fact(EventType.ITEM_COMPLETED, item, raw, synthetic=raw is None)
+        item = self._item(message, kit.end_status(failed=interrupted), content, {**metadata, **(extra or {})})
+        yield self.item_fact(item, raw)
 
     def close(self, raw: Json, *, finish: str = "", interrupted: bool = False, extra: Msg | None = None) -> Iterator[Fact]:
         """Complete all that is open, because the turn ends. `extra` (usage, cost) goes to the last message."""
@@ -245,7 +242,7 @@ class Transcript(kit.Items[Context]):
         for call in list(self.calls.values()):
             self._forget(call, is_lost=call.whole and not interrupted)
             if not call.whole:
-                yield self._call(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw, synthetic=True)
+                yield self.call_fact(call, ItemStatus.FAILED, raw, synthetic=True)
                 continue
             yield from self._result(call, raw, failed=True, abandoned=True)
 
@@ -302,14 +299,15 @@ class Transcript(kit.Items[Context]):
             title=get_text(update, "title"),
         )
         self.calls[call_id] = call
-        yield self._call(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
+        yield self.call_fact(call, ItemStatus.IN_PROGRESS, raw)
         return call
 
     def _whole(self, call: tools.Call, raw: Json, *, ran: bool) -> Iterator[Fact]:
         """Complete the call once it runs and its arguments are fixed. Before that, agents send them in growing pieces."""
         if ran and not call.whole:
             call.whole = True
-            yield self._call(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
+            call.arguments = tools.arguments_of(call)
+            yield self.call_fact(call, ItemStatus.COMPLETED, raw, title=tools.title_of(call))
 
     def _output(self, call: tools.Call, meta: Msg, status: str, raw: Json) -> Iterator[Fact]:
         """Report output while the call runs: pieces in `_meta`, or `content` that repeats and grows."""
@@ -318,14 +316,8 @@ class Transcript(kit.Items[Context]):
         if not data and status == "in_progress" and call.kind == "execute":
             text = tools.texts(call.content)
             data = text[len(call.output) :] if text.startswith(call.output) else ""
-        if not data or not call.whole:
-            return
-        if not call.result_id:
-            call.result_id = self.ctx.ids("item")
-            item = kit.result_item(call, ItemStatus.IN_PROGRESS, kit.output_part(call), None)
-            yield self.item_fact(EventType.ITEM_STARTED, item, raw)
-        call.output += data
-        yield self.delta(call.result_id, call.call_id, data, 0, "tool_output", raw)
+        if data and call.whole:
+            yield from self.output(call, data, raw)
 
     def _forget(self, call: tools.Call, *, is_lost: bool = False) -> None:
         self.calls.pop(call.call_id, None)
@@ -341,20 +333,10 @@ class Transcript(kit.Items[Context]):
         if abandoned:
             metadata["interrupted"] = True
             content = kit.output_part(call, call.terminal or call.output or kit.ABANDONED)
-        call.result_id = call.result_id or self.ctx.ids("item")
-        item = kit.result_item(call, ItemStatus.FAILED if failed else ItemStatus.COMPLETED, content, metadata)
-        yield self.item_fact(EventType.ITEM_COMPLETED, item, raw, synthetic=abandoned)
+        yield self.result_fact(call, content, metadata, raw, kit.end_status(failed=failed), synthetic=abandoned)
 
     # --- building -------------------------------------------------------------------------------------
 
     def _item(self, message: _Message, status: ItemStatus, content: tuple[ContentPart, ...], metadata: Msg) -> Item:
         model = {"model": message.model} if message.model else {}
         return kit.message_item(message.item_id, message.native_id, status, content, {**model, **metadata})
-
-    def _call(self, type_: EventType, call: tools.Call, status: ItemStatus, raw: Json, *, synthetic: bool = False) -> Fact:
-        arguments = tools.arguments_of(call) if call.whole else {}
-        text = kit.dumps(arguments) if call.whole else ""
-        metadata: Msg | None = {"title": tools.title_of(call), "input": arguments} if call.whole else None
-        if status is ItemStatus.FAILED:
-            metadata = dict(kit.INTERRUPTED)
-        return self.item_fact(type_, kit.call_item(call, status, text, metadata), raw, synthetic=synthetic)

@@ -16,7 +16,7 @@ from universal.agents.claude.tools import Result, title_of
 from universal.agents.claude.wire import FINISH, IGNORED_BLOCKS, IGNORED_DELTAS, Msg, get_text, usage_of
 from universal.codec import Fact
 from universal.events import EventType, ItemDeltaData, delta_data
-from universal.items import ContentPart, Item, ItemStatus, Json, TextPart
+from universal.items import Item, ItemStatus, Json, TextPart
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 
@@ -150,7 +150,7 @@ class Transcript(kit.Items[Context]):
         self._item_ids[message.native_id] = message.item_id
         if len(self._item_ids) > 8:
             del self._item_ids[next(iter(self._item_ids))]
-        yield self.item_fact(EventType.ITEM_STARTED, self._message_item(message, ItemStatus.IN_PROGRESS), raw)
+        yield self.item_fact(self._message_item(message, ItemStatus.IN_PROGRESS), raw)
 
     def _block_start(self, message: _Message, index: int, block: Msg, raw: Msg) -> Iterator[Fact]:
         kind = get_text(block, "type")
@@ -163,7 +163,7 @@ class Transcript(kit.Items[Context]):
                 return
             call = self._call(message, block)
             message.blocks[index] = call
-            yield self._call_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
+            yield self.call_fact(call, ItemStatus.IN_PROGRESS, raw)
         elif kind in IGNORED_BLOCKS:
             self.ctx.ignore(f"block/{kind}")
         else:
@@ -237,9 +237,9 @@ class Transcript(kit.Items[Context]):
         if call is None:
             call = self._call(None, block, parent_id)
             call.arguments = obj(block.get("input"))
-            yield self._call_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
+            yield self.call_fact(call, ItemStatus.IN_PROGRESS, raw)
         call.arguments = obj(block.get("input"))
-        yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
+        yield self.call_fact(call, ItemStatus.COMPLETED, raw, title=title_of(call.name, call.arguments))
 
     def result(self, call: Call, result: Result, raw: Msg) -> Iterator[Fact]:
         """Handle a tool's result, which ends its call, and also a message that was not streamed."""
@@ -247,9 +247,9 @@ class Transcript(kit.Items[Context]):
             yield from self._end(raw, interrupted=False)
         self.calls.pop(call.call_id, None)
         if call.arguments is None:
-            yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
+            yield self.call_fact(call, ItemStatus.COMPLETED, raw)
         metadata = result.metadata if call.answers is None else {**result.metadata, "answers": call.answers}
-        yield self._result_fact(call, result.content, metadata, raw, failed=result.failed)
+        yield self.result_fact(call, result.content, metadata, raw, kit.end_status(failed=result.failed))
 
     def retract(self, uuids: Iterable[str], raw: Msg) -> Iterator[Fact]:
         """Take back the messages that have no other lines than these: another model answers instead. Twice is as once."""
@@ -280,17 +280,15 @@ class Transcript(kit.Items[Context]):
         """End a call that will never have a result, or not even complete arguments."""
         self.calls.pop(call.call_id, None)
         if call.arguments is None:
-            fact = self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw)
+            yield self.call_fact(call, ItemStatus.FAILED, raw, synthetic=True)
         else:
             content = kit.output_part(call, kit.ABANDONED)
-            fact = self._result_fact(call, content, dict(kit.INTERRUPTED), raw, failed=True)
-        yield fact._replace(synthetic=True)
+            yield self.result_fact(call, content, dict(kit.INTERRUPTED), raw, ItemStatus.FAILED, synthetic=True)
 
     def _end(self, raw: Json, *, interrupted: bool) -> Iterator[Fact]:
         message, self._open = self._open, None
         if message is not None:
-            status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
-            yield self.item_fact(EventType.ITEM_COMPLETED, self._message_item(message, status, is_done=True), raw)
+            yield self.item_fact(self._message_item(message, kit.end_status(failed=interrupted)), raw)
 
     # --- building -------------------------------------------------------------------------------------
 
@@ -312,7 +310,8 @@ class Transcript(kit.Items[Context]):
         self.calls[call.call_id] = call
         return call
 
-    def _message_item(self, message: _Message, status: ItemStatus, *, is_done: bool = False) -> Item:
+    def _message_item(self, message: _Message, status: ItemStatus) -> Item:
+        is_done = status is not ItemStatus.IN_PROGRESS
         metadata: dict[str, Json] = {}
         if message.model == SYNTHETIC_MODEL:
             metadata["synthetic_text"] = True
@@ -328,23 +327,6 @@ class Transcript(kit.Items[Context]):
                 metadata["interrupted"] = True
         content = kit.contents(message.parts) if is_done else ()
         return kit.message_item(message.item_id, message.native_id, status, content, metadata)
-
-    def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json) -> Fact:
-        whole = call.arguments is not None and type_ is EventType.ITEM_COMPLETED
-        arguments = kit.dumps(call.arguments) if whole else call.partial.text
-        metadata: dict[str, Json] | None = None
-        if whole:
-            metadata = {"title": title_of(call.name, call.arguments or {}), "input": call.arguments}
-        elif status is ItemStatus.FAILED:
-            metadata = dict(kit.INTERRUPTED)
-        return self.item_fact(type_, kit.call_item(call, status, arguments, metadata), raw)
-
-    def _result_fact(
-        self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json], raw: Json, *, failed: bool
-    ) -> Fact:
-        call.result_id = self.ctx.ids("item")
-        item = kit.result_item(call, ItemStatus.FAILED if failed else ItemStatus.COMPLETED, content, metadata)
-        return self.item_fact(EventType.ITEM_COMPLETED, item, raw)
 
     def _text_fact(
         self,

@@ -277,8 +277,7 @@ class Asks:
         words = reason if answers is None else "\n".join(", ".join(labels) for labels in answers)
         metadata: dict[str, Json] = {} if answers is None else {"answers": [list(labels) for labels in answers]}
         outcome = Outcome((ToolResultPart(call_id=call.call_id, output=words),), metadata, failed=answers is None)
-        for fact in ask.thread.result(call, outcome, None):
-            yield fact._replace(synthetic=True)
+        yield ask.thread.result(call, outcome, None)
 
     # --- withdrawn ------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from universal.agents import kit
 from universal.agents.codex.tools import BACKGROUND, LATE_ARGUMENTS, TOOLS, Display, Outcome, changes_of
 from universal.agents.codex.wire import IGNORED_ITEMS, Msg, usage_of
 from universal.codec import Fact
-from universal.events import EventData, EventType
 from universal.items import ImagePart, Item, ItemStatus, Json, TextPart
 from universal.lib.jsonline import digest, get_int, get_text
 from universal.lib.jsonrpc import Id
@@ -45,7 +44,6 @@ class Call(kit.Call):
     display: Display = field(kw_only=True)
     source: Msg = field(kw_only=True)
     """The native item at its start."""
-    whole: bool = False
     refusal: str = ""
     """Why a rule or a person has refused the call, which Codex is not told."""
 
@@ -143,16 +141,16 @@ class Thread(kit.Items[Context]):
             yield from self.on_item_started(item, raw)
         call = self.calls[id_]
         show, result = TOOLS[kind]
-        if not call.whole:
+        if call.arguments is None:
             call.display = show(item)
             call.name = call.display.name
-            yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
+            yield self._complete(call, raw)
         elif kind == "fileChange" and not changes_of(item):
             item = {**item, "changes": call.source.get("changes")}
         outcome = result(item)
         if call.refusal and get_text(item, "status") == "declined":
             outcome = replace(outcome, content=kit.output_part(call, call.refusal))
-        yield from self.result(call, outcome, raw)
+        yield self.result(call, outcome, raw)
 
     def _user(self, item: Msg, raw: Msg) -> Iterator[Fact]:
         """The echo of a prompt. Our prompt is shown already; a subagent's is its task."""
@@ -192,9 +190,14 @@ class Thread(kit.Items[Context]):
         message.calls = True
         call = Call(call_id, display.name, self.ctx.ids("item"), message.item_id, display=display, source=source)
         self.calls[call_id] = call
-        yield self._call_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
+        yield self.call_fact(call, ItemStatus.IN_PROGRESS, raw)
         if whole:
-            yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
+            yield self._complete(call, raw)
+
+    def _complete(self, call: Call, raw: Json) -> Fact:
+        """The arguments of a call are known."""
+        call.arguments = call.display.arguments
+        return self.call_fact(call, ItemStatus.COMPLETED, raw, title=call.display.title)
 
     def synthetic_call(self, display: Display, result: Callable[[str], Outcome], raw: Msg) -> Iterator[Fact]:
         """A call of which Codex reports only the effect (`update_plan`)."""
@@ -202,41 +205,29 @@ class Thread(kit.Items[Context]):
         call_id = f"{display.name}_{self.turn_id or self.thread_id}_{self._synthetic_calls}"
         for fact in self.call(call_id, display, {}, raw):
             yield fact._replace(synthetic=True)
-        for fact in self.result(self.calls[call_id], result(call_id), raw):
-            yield fact._replace(synthetic=True)
+        yield self.result(self.calls[call_id], result(call_id), raw)._replace(synthetic=True)
 
-    def output(self, id_: str, text: str, raw: Msg) -> Iterator[Fact]:
+    def on_output(self, id_: str, text: str, raw: Msg) -> Iterator[Fact]:
         call = self.calls.get(id_)
         if call is None:
             self.ctx.ignore("output of a call that is over")
-            return
-        if not text:
-            return
-        if not call.result_id:
-            call.result_id = self.ctx.ids("item")
-            item = kit.result_item(call, ItemStatus.IN_PROGRESS, kit.output_part(call), None)
-            yield self.item_fact(EventType.ITEM_STARTED, item, raw)
-        call.output += text
-        yield self.delta(call.result_id, call.call_id, text, 0, "tool_output", raw)
+        elif text:
+            yield from self.output(call, text, raw)
 
-    def result(self, call: Call, outcome: Outcome, raw: Json) -> Iterator[Fact]:
+    def result(self, call: Call, outcome: Outcome, raw: Json) -> Fact:
         self.calls.pop(call.call_id, None)
-        status = ItemStatus.FAILED if outcome.failed else ItemStatus.COMPLETED
-        call.result_id = call.result_id or self.ctx.ids("item")
-        item = kit.result_item(call, status, outcome.content, outcome.metadata)
-        yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
+        return self.result_fact(call, outcome.content, outcome.metadata, raw, kit.end_status(failed=outcome.failed))
 
     def _leave(self, raw: Json, *, interrupted: bool) -> Iterator[Fact]:
         """End calls without a result, because the model went on without them."""
         for call in list(self.calls.values()):
-            if not call.whole:
-                yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)._replace(synthetic=True)
+            if call.arguments is None:
+                yield self._complete(call, raw)._replace(synthetic=True)
             rest = kit.ABANDONED if interrupted and not call.output else "" if interrupted else BACKGROUND
             output = "\n".join(filter(None, (call.output.removesuffix("\n"), rest)))
             metadata: dict[str, Json] = dict(kit.INTERRUPTED) if interrupted else {"background": True}
             outcome = Outcome(kit.output_part(call, output), metadata, interrupted)
-            for fact in self.result(call, outcome, raw):
-                yield fact._replace(synthetic=True)
+            yield self.result(call, outcome, raw)._replace(synthetic=True)
 
     # --- steps and turns ------------------------------------------------------------------------------
 
@@ -271,40 +262,24 @@ class Thread(kit.Items[Context]):
         if self._open is None:
             yield from self._leave(raw, interrupted=False)
             self._open = _Message(self.ctx.ids("item"))
-            yield self.item_fact(EventType.ITEM_STARTED, self._message_item(self._open, ItemStatus.IN_PROGRESS), raw)
+            yield self.item_fact(self._message_item(self._open, ItemStatus.IN_PROGRESS), raw)
         return self._open
 
     def _end(self, raw: Json, *, interrupted: bool, usage: dict[str, int] | None = None) -> Iterator[Fact]:
         message, self._open = self._open, None
         if message is not None:
-            status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
-            item = self._message_item(message, status, usage=usage, is_done=True)
-            yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
+            yield self.item_fact(self._message_item(message, kit.end_status(failed=interrupted), usage), raw)
 
     # --- building -------------------------------------------------------------------------------------
 
-    def _message_item(
-        self, message: _Message, status: ItemStatus, *, usage: dict[str, int] | None = None, is_done: bool = False
-    ) -> Item:
+    def _message_item(self, message: _Message, status: ItemStatus, usage: dict[str, int] | None = None) -> Item:
         metadata: dict[str, Json] = {"model": self.ctx.model_of()}
-        if is_done:
-            if usage:
-                metadata["usage"] = usage
-            if status is ItemStatus.COMPLETED:
-                metadata["finish"] = "tool-calls" if message.calls else "stop"
-            else:
-                metadata["interrupted"] = True
+        if usage:
+            metadata["usage"] = usage
+        if status is ItemStatus.COMPLETED:
+            metadata["finish"] = "tool-calls" if message.calls else "stop"
+        elif status is ItemStatus.FAILED:
+            metadata["interrupted"] = True
         native_id = next((key.partition("/")[0] for key in message.parts), None)
-        content = kit.contents(message.parts.values()) if is_done else ()
+        content = kit.contents(message.parts.values()) if status is not ItemStatus.IN_PROGRESS else ()
         return kit.message_item(message.item_id, native_id, status, content, metadata)
-
-    def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json) -> Fact:
-        call.whole = type_ is EventType.ITEM_COMPLETED
-        if not call.whole:
-            return self.item_fact(type_, kit.call_item(call, status, "", None), raw)
-        metadata: dict[str, Json] = {"title": call.display.title, "input": call.display.arguments}
-        return self.item_fact(type_, kit.call_item(call, status, kit.dumps(call.display.arguments), metadata), raw)
-
-    def fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
-        """A fact of this thread. It is synthetic when it comes from no native message."""
-        return Fact(type_, data, raw=raw, synthetic=synthetic or raw is None, child=self.child)

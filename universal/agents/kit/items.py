@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeAlias
+from typing import ClassVar, Generic, Literal, TypeAlias
 
 from universal.agents.kit.context import ContextT
 from universal.codec import Fact
@@ -72,6 +72,8 @@ class Call:
     """The person's answers to its question."""
     is_refused: bool = False
     """Whether a person has refused it without words. The agent may give it the result of an interrupted call."""
+    native_id: str = field(default="", kw_only=True)
+    """The agent's id of the item that shows it, if it differs from the call's."""
 
 
 def note_refusal(call: Call | None) -> None:
@@ -103,13 +105,17 @@ class Items(Generic[ContextT]):
     A fact without a native message is synthetic: an agent's terminal runs here, so its output is in no line of the agent.
     """
 
+    CALL_ROLE: ClassVar[ItemRole] = ItemRole.TOOL
+
     ctx: ContextT
     child: str | None = field(default=None, kw_only=True)
 
     def fact(self, type_: EventType, data: EventData, raw: Json, *, synthetic: bool = False) -> Fact:
         return Fact(type_, data, raw=raw, synthetic=synthetic or raw is None, child=self.child)
 
-    def item_fact(self, type_: EventType, item: Item, raw: Json, *, synthetic: bool = False) -> Fact:
+    def item_fact(self, item: Item, raw: Json, *, synthetic: bool = False) -> Fact:
+        """An item has started, or is complete, as its status says."""
+        type_ = EventType.ITEM_STARTED if item.status is ItemStatus.IN_PROGRESS else EventType.ITEM_COMPLETED
         return self.fact(type_, ItemData(item=item), raw, synthetic=synthetic)
 
     def delta(
@@ -128,7 +134,47 @@ class Items(Generic[ContextT]):
             status=ItemStatus.COMPLETED,
             content=content,
         )
-        return self.item_fact(EventType.ITEM_COMPLETED, item, raw, synthetic=synthetic)
+        return self.item_fact(item, raw, synthetic=synthetic)
+
+    # --- calls and their results ------------------------------------------------------------------------
+
+    def call_fact(self, call: Call, status: ItemStatus, raw: Json, *, title: str | None = None, synthetic: bool = False) -> Fact:
+        """A call begins, is complete with its arguments, or has failed without them."""
+        text, metadata = call.partial.text, dict(INTERRUPTED) if status is ItemStatus.FAILED else None
+        if status is ItemStatus.COMPLETED and call.arguments is not None:
+            text, metadata = dumps(call.arguments), {**({} if title is None else {"title": title}), "input": call.arguments}
+        return self.item_fact(call_item(call, status, text, metadata, self.CALL_ROLE), raw, synthetic=synthetic)
+
+    def output(self, call: Call, text: str, raw: Json) -> Iterator[Fact]:
+        """A piece of a running call's output. The result begins with the first."""
+        if not call.result_id:
+            yield self.result_fact(call, output_part(call), None, raw, ItemStatus.IN_PROGRESS)
+        call.output += text
+        yield self.delta(call.result_id, call.native_id or call.call_id, text, 0, "tool_output", raw)
+
+    def result_fact(
+        self,
+        call: Call,
+        content: tuple[ContentPart, ...],
+        metadata: dict[str, Json] | None,
+        raw: Json,
+        status: ItemStatus,
+        *,
+        synthetic: bool = False,
+    ) -> Fact:
+        """The result of a call begins or is complete."""
+        call.result_id = call.result_id or self.ctx.ids("item")
+        return self.item_fact(self._result_item(call, content, metadata, status), raw, synthetic=synthetic)
+
+    def _result_item(
+        self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json] | None, status: ItemStatus
+    ) -> Item:
+        return result_item(call, status, content, metadata)
+
+
+def end_status(*, failed: bool) -> ItemStatus:
+    """The status of an item that is over."""
+    return ItemStatus.FAILED if failed else ItemStatus.COMPLETED
 
 
 def message_item(
@@ -151,14 +197,12 @@ def call_item(
     status: ItemStatus,
     arguments: str,
     metadata: dict[str, Json] | None,
-    *,
-    native_id: str = "",
     role: ItemRole = ItemRole.TOOL,
 ) -> Item:
-    """The item of a tool call. `arguments`: their JSON text so far. `native_id`: if it differs from the call's id."""
+    """The item of a tool call. `arguments`: their JSON text so far."""
     return Item(
         item_id=call.item_id,
-        native_item_id=native_id or call.call_id,
+        native_item_id=call.native_id or call.call_id,
         parent_id=call.parent_id,
         kind=ItemKind.TOOL_CALL,
         role=role,

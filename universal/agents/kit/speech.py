@@ -18,15 +18,13 @@ from universal.agents.kit.items import (
     Items,
     Part,
     PartKind,
-    call_item,
     contents,
-    dumps,
+    end_status,
     message_item,
     output_part,
     result_item,
 )
 from universal.codec import Fact
-from universal.events import EventType
 from universal.items import ContentPart, Item, ItemStatus, Json, TextPart
 
 
@@ -59,8 +57,7 @@ class Speech(Items[Context]):
         yield from self.end(raw, interrupted=True)
         message = self._open = _Message(self.ctx.ids("item"), native_id, model)
         self._last_id = message.item_id
-        item = self._message_item(message, ItemStatus.IN_PROGRESS, None)
-        yield self.item_fact(EventType.ITEM_STARTED, item, raw)
+        yield self.item_fact(self._message_item(message, ItemStatus.IN_PROGRESS, None), raw)
 
     def say(self, slot: Hashable, kind: PartKind, text: str, raw: Json, *, synthetic: bool = False) -> Iterator[Fact]:
         """Add a piece of text to the part in this slot. The part begins with its first text."""
@@ -86,9 +83,8 @@ class Speech(Items[Context]):
         message, self._open = self._open, None
         if message is None:
             return
-        status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
-        item = self._message_item(message, status, {**(metadata or {}), **(INTERRUPTED if interrupted else {})})
-        yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
+        more = {**(metadata or {}), **(INTERRUPTED if interrupted else {})}
+        yield self.item_fact(self._message_item(message, end_status(failed=interrupted), more), raw)
 
     def user(self, text: str, raw: Json, *, synthetic: bool = False) -> Fact:
         """The facts of a message of the user, or of another sender."""
@@ -100,8 +96,7 @@ class Speech(Items[Context]):
         for call in list(self.calls.values()):
             if call.arguments is None:
                 del self.calls[call.call_id]
-                item = call_item(call, ItemStatus.FAILED, call.partial.text, dict(INTERRUPTED))
-                yield self.item_fact(EventType.ITEM_COMPLETED, item, raw, synthetic=True)
+                yield self.call_fact(call, ItemStatus.FAILED, raw, synthetic=True)
             else:
                 content = output_part(call, call.output or ABANDONED)
                 for fact in self.result(call, content, dict(INTERRUPTED), raw, failed=True):
@@ -114,7 +109,7 @@ class Speech(Items[Context]):
         if call_id in self.calls or not call_id:
             return
         call = self.calls[call_id] = Call(call_id, name or "unknown", self.ctx.ids("item"), self._last_id)
-        yield self.item_fact(EventType.ITEM_STARTED, call_item(call, ItemStatus.IN_PROGRESS, "", None), raw)
+        yield self.call_fact(call, ItemStatus.IN_PROGRESS, raw)
 
     def call_delta(self, call_id: str, text: str, raw: Json) -> Iterator[Fact]:
         """Add a piece of the arguments' JSON text."""
@@ -131,18 +126,12 @@ class Speech(Items[Context]):
         if call is None or call.arguments is not None:
             return
         call.arguments = arguments
-        item = call_item(call, ItemStatus.COMPLETED, dumps(arguments), {"title": title, "input": arguments})
-        yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
+        yield self.call_fact(call, ItemStatus.COMPLETED, raw, title=title)
 
-    def output(self, call: Call, text: str, raw: Json) -> Iterator[Fact]:
-        if not text or call.arguments is None:
-            return
-        if not call.result_id:
-            call.result_id = self.ctx.ids("item")
-            item = self._result_item(call, output_part(call), ItemStatus.IN_PROGRESS, None)
-            yield self.item_fact(EventType.ITEM_STARTED, item, raw)
-        call.output += text
-        yield self.delta(call.result_id, call.call_id, text, 0, "tool_output", raw, synthetic=raw is None)
+    def piece_of_output(self, call: Call, text: str, raw: Json) -> Iterator[Fact]:
+        """Add output of a call that runs."""
+        if text and call.arguments is not None:
+            yield from self.output(call, text, raw)
 
     def result(
         self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json], raw: Json, *, failed: bool
@@ -151,9 +140,7 @@ class Speech(Items[Context]):
             return
         if call.answers is not None:
             metadata = {**metadata, "answers": call.answers}
-        call.result_id = call.result_id or self.ctx.ids("item")
-        status = ItemStatus.FAILED if failed else ItemStatus.COMPLETED
-        yield self.item_fact(EventType.ITEM_COMPLETED, self._result_item(call, content, status, metadata), raw)
+        yield self.result_fact(call, content, metadata, raw, end_status(failed=failed))
 
     # --- building -------------------------------------------------------------------------------------
 
@@ -164,7 +151,7 @@ class Speech(Items[Context]):
         return message_item(message.item_id, message.native_id, status, content, metadata)
 
     def _result_item(
-        self, call: Call, content: tuple[ContentPart, ...], status: ItemStatus, metadata: dict[str, Json] | None
+        self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json] | None, status: ItemStatus
     ) -> Item:
         return result_item(call, status, content, metadata, native_id=call.call_id)
 

@@ -154,30 +154,23 @@ class MockCodec(kit.LineCodec[kit.Context]):
     # --- building facts ------------------------------------------------------------------------------
 
     def _items(self, child: str | None) -> kit.Items[kit.Context]:
-        return kit.Items(self._ctx, child=child)
+        return kit.Speech(self._ctx, child=child)
 
     def _message(self, step: _Step, status: ItemStatus, metadata: dict[str, Json], raw: Json) -> Fact:
-        type_ = EventType.ITEM_STARTED if status is ItemStatus.IN_PROGRESS else EventType.ITEM_COMPLETED
         item = kit.message_item(step.item_id, step.native_id, status, kit.contents(step.parts.values()), metadata)
-        return step.items.item_fact(type_, item, raw, synthetic=raw is None)
+        return step.items.item_fact(item, raw)
 
     def _call(self, status: ItemStatus, tool: _Tool, title: str, raw: Json) -> Fact:
-        type_ = EventType.ITEM_STARTED if status is ItemStatus.IN_PROGRESS else EventType.ITEM_COMPLETED
         arguments = "" if tool.arguments is None else wire.line_of(tool.arguments).decode()
         metadata = None if tool.arguments is None else {"input": tool.arguments} | ({"title": title} if title else {})
-        item = kit.call_item(tool, status, arguments, metadata, role=ItemRole.ASSISTANT)
-        return tool.items.item_fact(type_, item, raw, synthetic=raw is None)
+        return tool.items.item_fact(kit.call_item(tool, status, arguments, metadata, ItemRole.ASSISTANT), raw)
 
     def _result(
         self, tool: _Tool, content: tuple[ContentPart, ...], status: ItemStatus, metadata: dict[str, Json], raw: Json
     ) -> Iterator[Fact]:
-        is_started = status is ItemStatus.IN_PROGRESS
-        if tool.arguments is None and not is_started:  # stopped before the model had completed the call
+        if tool.arguments is None:  # stopped before the model had completed the call
             yield self._call(ItemStatus.FAILED, tool, "", None)
-        tool.result_id = tool.result_id or self._ctx.ids("item")
-        item = kit.result_item(tool, status, content, metadata, native_id=tool.call_id)
-        type_ = EventType.ITEM_STARTED if is_started else EventType.ITEM_COMPLETED
-        yield tool.items.item_fact(type_, item, raw, synthetic=raw is None)
+        yield tool.items.result_fact(tool, content, metadata, raw, status)
 
     def _status(self, frame: Frame, label: str, detail: str, metadata: dict[str, Json]) -> list[Output]:
         return [self._ctx.status(label, detail, metadata, frame, wire.child_of(frame))]
@@ -242,10 +235,8 @@ class MockCodec(kit.LineCodec[kit.Context]):
         return [self._call(ItemStatus.COMPLETED, tool, text(frame.get("title")), frame)]
 
     def _tool_output(self, frame: Frame) -> list[Output]:
-        tool, delta, out = self._tools[self._find(frame, "tool")], need(frame, "delta"), list[Output]()
-        if not tool.result_id:
-            out += self._result(tool, kit.output_part(tool), ItemStatus.IN_PROGRESS, {}, frame)
-        return [*out, tool.items.delta(tool.result_id, tool.call_id, delta, 0, "tool_output", frame)]
+        tool = self._tools[self._find(frame, "tool")]
+        return list(tool.items.output(tool, need(frame, "delta"), frame))
 
     def _tool_result(self, frame: Frame) -> list[Output]:
         native = self._find(frame, "tool")

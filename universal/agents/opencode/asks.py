@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from universal.agents import kit
-from universal.agents.opencode.speech import Call, Context, Thread
+from universal.agents.opencode.speech import Context, Thread
 from universal.agents.opencode.wire import Msg
 from universal.codec import Output, PermissionReply, QuestionReply, WriteLine
 from universal.events import Question, QuestionOption
@@ -28,7 +28,7 @@ Post = Callable[[str, Json], WriteLine]
 class _Ask(kit.Ask):
     native_id: str
     thread: Thread
-    call: Call | None
+    call: kit.Call | None
 
 
 @dataclass(slots=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from universal.agents import kit
 from universal.agents.opencode.wire import IGNORED_PARTS, Msg
 from universal.codec import Fact
-from universal.events import EventType
 from universal.items import (
     ContentPart,
     FileRefPart,
@@ -132,14 +132,6 @@ class _Message:
 
 
 @dataclass(slots=True)
-class Call(kit.Call):
-    """A tool call from its first sign to its result."""
-
-    native_id: str = field(kw_only=True)
-    """OpenCode's id of the part that shows it."""
-
-
-@dataclass(slots=True)
 class _User:
     texts: list[str] = field(default_factory=list[str])
     raw: Json = None
@@ -150,9 +142,11 @@ class _User:
 class Thread(kit.Items[Context]):
     """The items of one session. `own_prompts`: ids of our prompts. Other user messages become items of their own."""
 
+    CALL_ROLE: ClassVar[ItemRole] = ItemRole.ASSISTANT
+
     session_id: str
     own_prompts: set[str] = field(default_factory=set[str])
-    calls: dict[str, Call] = field(default_factory=dict[str, Call])
+    calls: dict[str, kit.Call] = field(default_factory=dict[str, kit.Call])
     """Open calls by the id of their part."""
     usage: dict[str, int] = field(default_factory=dict[str, int])
     cost: float = 0.0
@@ -176,7 +170,7 @@ class Thread(kit.Items[Context]):
         """True while a message is not complete."""
         return bool(self._open)
 
-    def call_of(self, call_id: str) -> Call | None:
+    def call_of(self, call_id: str) -> kit.Call | None:
         return next((call for call in self.calls.values() if call.call_id == call_id), None)
 
     # --- messages -------------------------------------------------------------------------------------
@@ -218,7 +212,7 @@ class Thread(kit.Items[Context]):
     def _begin(self, native_id: str, info: Msg, raw: Msg) -> Iterator[Fact]:
         yield from self.emit_foreign_prompts()
         message = self._open[native_id] = _Message(self.ctx.ids("item"), native_id, info)
-        yield self.item_fact(EventType.ITEM_STARTED, self._item(message, ItemStatus.IN_PROGRESS), raw)
+        yield self.item_fact(self._item(message, ItemStatus.IN_PROGRESS), raw)
 
     def _end(self, message: _Message, raw: Json) -> Iterator[Fact]:
         del self._open[message.native_id]
@@ -228,8 +222,7 @@ class Thread(kit.Items[Context]):
         for key, value in usage_of(message.info.get("tokens")).items():
             self.usage[key] = self.usage.get(key, 0) + value
         self.cost += _cost(message.info)
-        status = ItemStatus.COMPLETED if self.error is None else ItemStatus.FAILED
-        yield self.item_fact(EventType.ITEM_COMPLETED, self._item(message, status), raw)
+        yield self.item_fact(self._item(message, kit.end_status(failed=self.error is not None)), raw)
 
     def take_usage(self) -> dict[str, Json] | None:
         """Usage and cost since the last call, or None without messages."""
@@ -326,7 +319,7 @@ class Thread(kit.Items[Context]):
             if native_id not in self._open and native_id not in self._complete_parts:
                 yield from self._begin(native_id, {}, raw)
             message = self._open.get(native_id)
-            call = Call(
+            call = kit.Call(
                 as_text(part.get("callID")) or part_id,
                 as_text(part.get("tool")),
                 self.ctx.ids("item"),
@@ -334,7 +327,7 @@ class Thread(kit.Items[Context]):
                 native_id=part_id,
             )
             self.calls[part_id] = call
-            yield self._call_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, raw)
+            yield self.call_fact(call, ItemStatus.IN_PROGRESS, raw)
         call = self.calls[part_id]
         call.name = as_text(part.get("tool")) or call.name  # an unknown tool becomes "invalid"
         if status == "pending":
@@ -344,41 +337,27 @@ class Thread(kit.Items[Context]):
             return
         if call.arguments is None:
             call.arguments = obj(state.get("input"))
-            yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw, as_text(state.get("title")))
+            yield self.call_fact(call, ItemStatus.COMPLETED, raw, title=as_text(state.get("title")) or None)
         if status == "running":
-            yield from self._output(call, as_text(obj(state.get("metadata")).get("output")), raw)
+            yield from self._output_so_far(call, as_text(obj(state.get("metadata")).get("output")), raw)
             return
         result = read_result(call.call_id, call.name, state)
         metadata = result.metadata if call.answers is None else {**result.metadata, "answers": call.answers}
         yield from self._result(part_id, call, result.content, metadata, raw, failed=result.failed)
 
-    def _output(self, call: Call, output: str, raw: Msg) -> Iterator[Fact]:
+    def _output_so_far(self, call: kit.Call, output: str, raw: Msg) -> Iterator[Fact]:
         """The output so far of a tool that shows it. A tool that shows only the end of its output is reported at its end."""
-        if not output or not output.startswith(call.output) or output == call.output:
-            return
-        if not call.result_id:
-            call.result_id = self.ctx.ids("item")
-            yield self._result_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, kit.output_part(call), None, raw)
-        piece, call.output = output.removeprefix(call.output), output
-        yield self.delta(call.result_id, call.native_id, piece, 0, "tool_output", raw)
+        if output.startswith(call.output) and output != call.output:
+            yield from self.output(call, output.removeprefix(call.output), raw)
 
     def _result(
-        self,
-        part_id: str,
-        call: Call,
-        content: tuple[ContentPart, ...],
-        metadata: dict[str, Json],
-        raw: Json,
-        *,
-        failed: bool,
+        self, part_id: str, call: kit.Call, content: tuple[ContentPart, ...], metadata: Msg, raw: Json, *, failed: bool
     ) -> Iterator[Fact]:
         del self.calls[part_id]
         self._ended.add(part_id)
-        status = ItemStatus.FAILED if failed else ItemStatus.COMPLETED
         if not call.result_id:
-            call.result_id = self.ctx.ids("item")
-            yield self._result_fact(EventType.ITEM_STARTED, call, ItemStatus.IN_PROGRESS, kit.output_part(call), None, raw)
-        yield self._result_fact(EventType.ITEM_COMPLETED, call, status, content, metadata, raw)
+            yield self.result_fact(call, kit.output_part(call), None, raw, ItemStatus.IN_PROGRESS)
+        yield self.result_fact(call, content, metadata, raw, kit.end_status(failed=failed))
 
     # --- ends -----------------------------------------------------------------------------------------
 
@@ -387,9 +366,7 @@ class Thread(kit.Items[Context]):
         yield from self.emit_foreign_prompts()
         for part_id, call in list(self.calls.items()):
             if call.arguments is None:
-                call.arguments = {}
-                fact = self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw)
-                yield fact._replace(synthetic=True)
+                yield self.call_fact(call, ItemStatus.FAILED, raw, synthetic=True)
             content = kit.output_part(call, ABANDONED)
             for fact in self._result(part_id, call, content, dict(kit.INTERRUPTED), raw, failed=True):
                 yield fact._replace(synthetic=True)
@@ -403,25 +380,8 @@ class Thread(kit.Items[Context]):
     def _piece_fact(self, message: _Message, part: _Part, piece: str, raw: Msg, *, synthetic: bool) -> Fact:
         return self.delta(message.item_id, message.native_id, piece, part.index, part.kind, raw, synthetic=synthetic)
 
-    def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json, title: str = "") -> Fact:
-        arguments = "" if call.arguments is None else kit.dumps(call.arguments)
-        metadata: dict[str, Json] = {} if call.arguments is None else {"input": call.arguments}
-        if title:
-            metadata["title"] = title
-        item = kit.call_item(call, status, arguments, metadata, native_id=call.native_id, role=ItemRole.ASSISTANT)
-        return self.item_fact(type_, item, raw)
-
-    def _result_fact(
-        self,
-        type_: EventType,
-        call: Call,
-        status: ItemStatus,
-        content: tuple[ContentPart, ...],
-        metadata: dict[str, Json] | None,
-        raw: Json,
-    ) -> Fact:
-        item = kit.result_item(call, status, content, metadata, native_id=call.native_id, parent_id=call.item_id)
-        return self.item_fact(type_, item, raw)
+    def _result_item(self, call: kit.Call, content: tuple[ContentPart, ...], metadata: Msg | None, status: ItemStatus) -> Item:
+        return kit.result_item(call, status, content, metadata, native_id=call.native_id, parent_id=call.item_id)
 
 
 def _cost(info: Msg) -> float:

@@ -28,9 +28,9 @@ class Params(BaseModel):
 
 
 class Initialize(Params):
-    """`initialize`."""
+    """`initialize`. Early clients gave the version as a text, and the protocol's Rust library still takes one."""
 
-    protocolVersion: int
+    protocolVersion: int | str
     clientCapabilities: Dict = Field(default_factory=JsonObject)
 
 

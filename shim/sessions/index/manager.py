@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Unpack
 
 import structlog
@@ -29,7 +30,7 @@ from shim.lib.errors import (
 from shim.lib.ids import slug
 from shim.lib.tasks import retrieve_error
 from shim.sessions.agent_tokens import RULES
-from shim.sessions.feed import ChangeFeed
+from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.history import checkpoints
 from shim.sessions.history.checkpoints import CheckpointWriter
 from shim.sessions.history.journal_loader import load_journal, mend
@@ -57,7 +58,7 @@ from universal.events import EventType, SessionStartedData
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
 from universal.permissions import DEFAULT_RULES, Policy, Rule, inherit, rules_from_json, with_home
-from universal.session.changes import SessionDeleted
+from universal.session.changes import SessionDeleted, TurnEnded
 from universal.session.model import Session
 from universal.session.record_json import RecordChanges, fork_json, record_json
 from universal.session.values import Fields, ForkSource, ModelRef, SessionRecord, Status
@@ -98,6 +99,7 @@ class SessionManager:
             deps.tapes.watch = lambda tape: lost_turns.watch(self._actor_of(self.index.get(tape.session_id)), tape)
         read = remotes(deps, self.index, self.detached_state, self.requests.note)
         self.others = OtherServers(deps, self.index, read, self._take_over, self.requests)
+        deps.changes.observe(partial(_end_below, self), (TurnEnded,))
 
     # --- start and stop --------------------------------------------------------------------------------
 
@@ -629,6 +631,15 @@ class SessionManager:
         if entry is not None:
             entry.native = actor.native
             self._state_changed(actor.main)
+
+
+def _end_below(manager: SessionManager, ended: SessionChanges) -> None:
+    """Let an agent that dies in its turn, or whose turn is aborted, take along what it has started."""
+    if any(isinstance(change, TurnEnded) and change.reason in ("aborted", "agent_exited") for change in ended.changes):
+        for record in manager.index.children(ended.session.id):
+            entry = manager.index.get(record.id)
+            if entry.is_delegated and entry.actor is not None:
+                asyncio.get_running_loop().call_soon(entry.actor.abort)
 
 
 async def _abort_below(manager: SessionManager, session_id: str) -> None:

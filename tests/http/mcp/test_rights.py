@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from tests.http.doors import GOOD, PASSWORD
 from tests.http.mcp.test_tools import until, waits
 from tests.support.live import Live, live, prompt_body
 from tests.support.mcp_client import HEADERS, McpClient, call, post
+from universal.launch import Exit
 from universal.permissions import Access
 from universal.registry import agents as known_agents
 
@@ -374,6 +376,26 @@ async def test_an_abort_reaches_all_below(server: Live) -> None:
     assert (await server.api.get("/session/status", status=200)).body.keys() == {other}
     for session in (child, grandchild):
         assert (await server.messages(session))[-1]["info"]["error"]["name"] == "MessageAbortedError"
+
+
+async def test_an_agent_that_dies_takes_all_below_along(server: Live) -> None:
+    parent, agent = await at_work(server)
+    child = await agent.start("hang")
+    grandchild = await (await agent_of(server, child)).start("hang")
+    actor = sessions_of(server).index.get(parent).actor
+    assert actor is not None
+    actor.process._exit(actor.process.generation, Exit(None, signal.SIGKILL))
+    await until(lambda: not sessions_of(server).statuses())
+    for session in (child, grandchild):
+        assert (await server.messages(session))[-1]["info"]["error"]["name"] == "MessageAbortedError"
+
+
+async def test_work_below_goes_on_after_an_answer(server: Live) -> None:
+    parent, agent = await at_work(server, prompt="think")
+    child = await agent.start("hang")
+    await until(lambda: sessions_of(server).statuses().keys() == {child})
+    await server.api.post(f"/session/{parent}/abort", {}, status=200)
+    assert sessions_of(server).statuses() == {}
 
 
 async def test_nothing_is_started_without_a_turn(server: Live) -> None:

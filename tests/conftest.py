@@ -17,6 +17,7 @@ from aiohttp import web_app
 from hypothesis import HealthCheck, settings
 
 from shim.agents import plugins
+from shim.cli import server
 from tests.support.worker_memory import WorkerMemory
 
 LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "200"))
@@ -86,6 +87,12 @@ def globals_are_restored() -> Iterator[None]:
         structlog.contextvars.clear_contextvars()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def children_are_watched_without_threads() -> None:
+    """As in the server. Python 3.11 starts a thread for each child process otherwise."""
+    server._watch_children_without_threads()
+
+
 RERUN_LINES = 60
 """Of what the first try of a test that is tried again has to say; what failed is at its end."""
 HERE = Path(__file__).parent
@@ -95,6 +102,13 @@ SLOW = (
     "http/test_git_vectors.py",
 )
 """Longer than a person waits between two edits; `make test-slow`."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What the marks leave out as a whole is not imported: a sixth of the time until the first test."""
+    left_out = [HERE / "e2e"] if "not e2e" in config.option.markexpr else []
+    left_out += [HERE / name for name in SLOW] if "not slow" in config.option.markexpr else []
+    return True if any(collection_path.is_relative_to(place) for place in left_out) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,6 +12,7 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, lru_cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
@@ -25,6 +26,9 @@ PACKAGES = ("universal", "shim")
 MAX_LINES = 700
 MAX_METHODS, MAX_ATTRIBUTES = 40, 25
 """Of a class in `shim`: one that needs more owns more than one thing."""
+
+MAX_EXAMPLES = 30
+"""Of a law that draws as many in each run. Others say nothing, or a share of `LAW_EXAMPLES` of `tests/conftest.py`."""
 
 RECORD_DRIVER = "shim/dev/record/driver.py"
 """Writes scenes for all agents."""
@@ -95,13 +99,32 @@ def read(name: str) -> str:
     return (lzma.decompress(raw) if name.endswith(".xz") else raw).decode()
 
 
-def imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
+@lru_cache(maxsize=1)
+def tree_of(text: str) -> ast.Module:
+    """The syntax of a file. Rules look at one file after the other, so the last one is kept."""
+    return ast.parse(text)
+
+
+@lru_cache(maxsize=1)
+def nodes_of(text: str) -> list[ast.AST]:
+    """All nodes of its syntax."""
+    nodes: list[ast.AST] = [tree_of(text)]
+    for node in nodes:  # grows; `ast.walk` takes three times as long
+        for value in vars(node).values():
+            nodes += [inner for inner in (value if isinstance(value, list) else [value]) if isinstance(inner, ast.AST)]
+    return nodes
+
+
+@cache
+def imports(text: str) -> frozenset[str]:
     """Names of all modules that are imported anywhere in a file, `from a import b` as `a.b`."""
-    for node in nodes:
+    names: set[str] = set()
+    for node in nodes_of(text):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(names)
 
 
 def attributes(nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -125,7 +148,7 @@ def too_long(name: str, text: str) -> list[str]:
 def is_too_large(name: str, text: str) -> list[str]:
     """Classes that own too many things. Attributes are those that `__init__` sets."""
     found: list[str] = []
-    for node in (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)):
+    for node in (node for node in nodes_of(text) if isinstance(node, ast.ClassDef)):
         methods = [inner for inner in node.body if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef)]
         made = (statement for method in methods if method.name == "__init__" for statement in ast.walk(method))
         stores = (part for part in made if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store))
@@ -138,20 +161,20 @@ def is_too_large(name: str, text: str) -> list[str]:
 def starts_processes(name: str, text: str) -> list[str]:
     if name in (STARTER, SANDBOX_START):
         return []
-    nodes = list(ast.walk(ast.parse(text)))
+    nodes = nodes_of(text)
     whole = {used for used in attributes(nodes) if START_CALLS.fullmatch(used)}
     methods = {node.attr for node in nodes if isinstance(node, ast.Attribute) and START_CALLS.fullmatch(node.attr)}
-    return sorted(whole | methods | {used for used in imports(nodes) if START_IMPORTS.fullmatch(used)})
+    return sorted(whole | methods | {used for used in imports(text) if START_IMPORTS.fullmatch(used)})
 
 
 def runs_git(name: str, text: str) -> list[str]:
     """A command line that begins with git, or git looked for on PATH."""
     if name == GIT or "git" not in text:
         return []
-    tree = ast.parse(text)
-    in_types = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.Subscript) for inner in ast.walk(node.slice)}
+    nodes = nodes_of(text)
+    in_types = {id(inner) for node in nodes if isinstance(node, ast.Subscript) for inner in ast.walk(node.slice)}
     found: list[str] = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.List | ast.Tuple) and id(node) not in in_types:
             words: list[ast.expr] = node.elts
             form = r"(\S*/)?git"
@@ -170,7 +193,7 @@ def ends_processes(name: str, text: str) -> list[str]:
     return (
         []
         if name.startswith(PROCESS_OWNERS) or "killpg" not in text
-        else [used for used in attributes(ast.walk(ast.parse(text))) if used == "os.killpg"]
+        else [used for used in attributes(nodes_of(text)) if used == "os.killpg"]
     )
 
 
@@ -178,7 +201,7 @@ def makes_environments(name: str, text: str) -> list[str]:
     """`ChildEnvironment` is called, or an environment is cast to it. pyright sees to it that nothing else is handed over."""
     if name == ENVIRONMENTS or "ChildEnv" not in text:
         return []
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes_of(text) if isinstance(node, ast.Call)]
     return [
         ast.unparse(call) for call in calls if re.match(r"(environment\.)?ChildEnvironment\(|cast\(.?ChildEnv", ast.unparse(call))
     ]
@@ -186,7 +209,7 @@ def makes_environments(name: str, text: str) -> list[str]:
 
 def missing_docstrings(name: str, text: str) -> list[str]:
     """Modules need a docstring, and so do public classes and functions at their top."""
-    tree = ast.parse(text)
+    tree = tree_of(text)
     nodes: list[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef] = [tree] if tree.body else []
     nodes += [
         node
@@ -202,10 +225,9 @@ def sleeps(name: str, text: str) -> list[str]:
     time, may delay and poll."""
     if name.startswith(("tests/e2e/", "tests/fakes/", "tests/bench/")) or "sleep" not in text:
         return []
-    tree = ast.parse(text)
     polling = {
         id(inner)
-        for outer in ast.walk(tree)
+        for outer in nodes_of(text)
         if isinstance(outer, ast.AsyncWith) and "asyncio.timeout(" in ast.unparse(outer.items[0])
         for loop in ast.walk(outer)
         if isinstance(loop, ast.While)
@@ -213,7 +235,7 @@ def sleeps(name: str, text: str) -> list[str]:
     }
     return [
         f"line {node.lineno}"
-        for node in ast.walk(tree)
+        for node in nodes_of(text)
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) in ("time.sleep", "asyncio.sleep", "sleep")
         and id(node) not in polling
@@ -257,6 +279,11 @@ def odd_without_reason(_name: str, text: str) -> list[str]:
     ]
 
 
+def draws_as_many_each_time(_name: str, text: str) -> list[str]:
+    """Laws with a number of examples of their own: `make test` would draw as many as `make laws`, and no run more."""
+    return [f"{number} examples" for number in re.findall(r"max_examples=(\d+)", text) if int(number) > MAX_EXAMPLES]
+
+
 OF_A_CLUSTER = frozenset({"cluster", "peers", "placement", "relay", "remotes", "replays"})
 """Names of what the core has always, in a form for a server alone or for a cluster."""
 
@@ -266,7 +293,7 @@ def asks_for_a_cluster(name: str, text: str) -> list[str]:
     if name.startswith("shim/cluster/"):
         return []
     found: list[str] = []
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(text):
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
             left = node.left.value if isinstance(node.left, ast.NamedExpr) else node.left
             if ast.unparse(left).rpartition(".")[2] in OF_A_CLUSTER and ast.unparse(left) != "self.cluster":
@@ -299,6 +326,7 @@ RULES: dict[str, tuple[Rule, Iterable[str]]] = {
         [*(name for name in FILES if Path(name).suffix in TEXT_ENDINGS and name != "uv.lock"), *PACKED],
     ),
     "checks are switched off with a reason": (silent_switch_off, OURS),
+    "examples are as many as the run is long": (draws_as_many_each_time, TESTS),
     "what catches everything or gives the loop a turn says why": (odd_without_reason, OURS),
     "nobody asks whether there is a cluster": (asks_for_a_cluster, OURS),
     "tests mirror the modules": (
@@ -330,6 +358,7 @@ BAD: dict[str, tuple[str, str]] = {
     "what is public says what it is": ("shim/x.py", "'''Module.'''\ndef public(): ...\ndef _private(): ..."),
     "tests do not wait by sleeping": ("tests/unit/x.py", "import time\ntime.sleep(0.1)"),
     "nothing names a path of one machine": ("docs/x.md", "see /wo" + "rk/notes.md"),
+    "examples are as many as the run is long": ("tests/unit/x.py", "@settings(max_examples" + "=300)"),
     "checks are switched off with a reason": ("shim/x.py", "x = 1  # noqa" + ": E501"),
     "what catches everything or gives the loop a turn says why": ("shim/x.py", "try:\n    f()\nexcept Exception:\n    pass\n"),
     "nobody asks whether there is a cluster": ("shim/x.py", "if (peers := store.ownership.peers) is not None:\n    pass"),
@@ -337,11 +366,25 @@ BAD: dict[str, tuple[str, str]] = {
 }
 
 
+@lru_cache(maxsize=1)
+def offences() -> dict[str, dict[str, list[str]]]:
+    """Rule -> file -> what offends. All rules look at a file before the next one is read and parsed."""
+    rules_of: dict[str, list[str]] = {}
+    for rule, (_, names) in RULES.items():
+        for name in names:
+            rules_of.setdefault(name, []).append(rule)
+    found: dict[str, dict[str, list[str]]] = {rule: {} for rule in RULES}
+    for name, rules in rules_of.items():
+        text = read(name)
+        for rule in rules:
+            if offending := RULES[rule][0](name, text):
+                found[rule][name] = offending
+    return found
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_rule(rule: str) -> None:
-    check, names = RULES[rule]
-    offences = {name: found for name in names if (found := check(name, read(name)))}
-    assert not offences, f"{rule}: {offences}"
+    assert not offences()[rule], rule
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -422,7 +465,7 @@ def import_circle(texts: Mapping[str, str]) -> list[str]:
     modules = {module_of(name): text for name, text in texts.items()}
     graph: dict[str, set[str]] = {}
     for module, text in modules.items():
-        names = set(imports(ast.walk(ast.parse(text))))
+        names = imports(text)
         graph[module] = {name if name in modules else name.rpartition(".")[0] for name in names}.intersection(modules) - {module}
     try:
         TopologicalSorter(graph).prepare()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,9 @@ def test_a_good_name_passes(tmp_path: Path, name: str) -> None:
 
 
 def test_each_exception_has_a_reason_and_is_needed() -> None:
-    names = {name.text for path in naming.source_files() for name in naming.names_in(path)}
+    words = {name.rpartition(":")[2] for name in naming.EXCEPTIONS}
+    files = [path for path in naming.source_files() if not words.isdisjoint(re.findall(r"\w+", path.read_text("utf-8")))]
+    names = {name.text for path in files for name in naming.names_in(path)}
     for name, reason in naming.EXCEPTIONS.items():
         assert len(reason) > 10, name
         assert name.rpartition(":")[2] in names, f"{name} is defined nowhere: remove the exception"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shim.lib.settings import Settings
+from tests.unit.test_layout import nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SQL = ("SELECT ", "INSERT ", "UPDATE ", "DELETE ", "CREATE ")
@@ -17,7 +18,7 @@ WORDS = 4
 
 def names_in_sentences(source: str) -> Iterator[str]:
     """Names like `shown_call` in the texts of a module that look like sentences; docstrings are not for people who use it."""
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes = nodes_of(source)
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(text := node.value, str) and id(node) not in docstrings:

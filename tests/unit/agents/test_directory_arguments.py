@@ -17,7 +17,7 @@ from shim.lib.clock import ManualClock
 from shim.lib.errors import AgentStartFailed, InvalidRequest
 from shim.lib.ids import Ids
 from tests.http.conftest import git, repository
-from tests.unit.test_layout import OURS, read
+from tests.unit.test_layout import OURS, nodes_of, read
 from universal.launch import LaunchOptions
 from universal.registry import agents
 
@@ -41,7 +41,8 @@ MAY_START = {
 
 
 def process_starts(name: str) -> Iterator[ast.Call]:
-    for node in ast.walk(ast.parse(read(name))):
+    text = read(name)
+    for node in nodes_of(text) if "child_process" in text else ():
         if isinstance(node, ast.Call) and ast.unparse(node.func) in STARTS:
             yield node
 

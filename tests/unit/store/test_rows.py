@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.lib.errors import StoreError
@@ -37,7 +37,6 @@ def join_surrogates(value: Any) -> Any:
             return value
 
 
-@settings(max_examples=300)
 @given(JSON)
 def test_dump_and_load(value: Any) -> None:
     text = dump(value)
@@ -50,7 +49,6 @@ def test_dump_is_readable_where_it_can_be() -> None:
     assert dump("ü\ud800") == '"\\u00fc\\ud800"'
 
 
-@settings(max_examples=100)
 @given(JSON, TEXT)
 def test_an_event_survives(raw: Any, message: str) -> None:
     before = event(
@@ -63,7 +61,6 @@ def test_an_event_survives(raw: Any, message: str) -> None:
     assert event_of(row, with_raw=False) == before.model_copy(update={"raw": None})
 
 
-@settings(max_examples=100)
 @given(JSON, TEXT, st.integers(1, 6))
 def test_a_body_is_as_the_model_writes_it(details: Any, message: str, sequence: int) -> None:
     made = event(sequence, data=ErrorData(message=join_surrogates(message), details={"raw": join_surrogates(details)}))
@@ -75,7 +72,6 @@ def test_a_body_is_as_the_model_writes_it(details: Any, message: str, sequence: 
     assert row_of(made).body == text
 
 
-@settings(max_examples=200)
 @given(JSON, TEXT, TEXT)
 def test_a_row_sent_unread_equals_the_event(raw: Any, message: str, name: str) -> None:
     made = event(

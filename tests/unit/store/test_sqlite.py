@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -536,7 +536,6 @@ def call(store: Store, step: tuple[Any, ...], last: dict[str, int]) -> str | Non
     return None
 
 
-@settings(max_examples=60)
 @given(st.lists(CALLS, max_size=25))
 def test_same_as_the_reference(steps: list[tuple[Any, ...]]) -> None:
     async def run() -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.faces.opencode1.events import modern_frame
@@ -97,7 +97,6 @@ def client_states(frames: list[Frame]) -> list[Any]:
     return [*states, parts]
 
 
-@settings(max_examples=500)
 @given(EVENTS)
 def test_joined_pieces_read_like_single_ones(events: list[OpenCodeEvent]) -> None:
     frames = encode(events)

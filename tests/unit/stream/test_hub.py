@@ -583,7 +583,7 @@ class ReconnectMachine(RuleBasedStateMachine):
 
 
 TestReconnecting = ReconnectMachine.TestCase
-TestReconnecting.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestReconnecting.settings = settings(stateful_step_count=40)
 
 
 async def test_a_plugin_is_no_reader_who_could_answer() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.dev.record.driver import counting_ids
@@ -619,7 +619,6 @@ def test_any_bytes_and_any_json(raw: list[bytes], values: list[Any]) -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
 def test_known_lines_with_something_wrong_in_them(data: st.DataObject) -> None:
     """Lines of all kinds in any order, each with any of its values replaced by any other; prompts and replies between them."""
     talk = Talk(AcpCodec(counting_ids(), data.draw(st.sampled_from(PROFILES))))

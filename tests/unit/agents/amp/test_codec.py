@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.dev.record.driver import counting_ids
@@ -144,7 +144,6 @@ BLOCK = st.dictionaries(st.sampled_from(["type", "text", "id", "name", "input", 
         max_size=8,
     )
 )
-@settings(max_examples=120, deadline=None)
 def test_any_fields(messages: list[tuple[str, dict[str, Any], list[tuple[str, dict[str, Any]]]]]) -> None:
     codec, _ = launch_argv()
     codec.send(Prompt("k", "x"))
@@ -162,7 +161,6 @@ def test_any_bytes(line: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
 def test_recorded_lines_in_any_order(data: st.DataObject) -> None:
     said = load("amp", "0.0.1774569934-g39e3ec", "multi_turn").agent_messages()
     codec, _ = launch_argv()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.dev.record.driver import counting_ids
@@ -38,7 +38,6 @@ FIELDS = ["item", "turn", "itemId", "delta", "error", "plan", "questions", "toke
 MESSAGES = st.tuples(st.sampled_from(METHODS), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4), st.booleans())
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(MESSAGES, max_size=12))
 def test_odd_messages_never_raise(messages: list[tuple[str, dict[str, Any], bool]]) -> None:
     bench = Bench().with_running_turn()
@@ -47,7 +46,6 @@ def test_odd_messages_never_raise(messages: list[tuple[str, dict[str, Any], bool
     check(bench.codec.eof(Exit(1)))
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(ITEMS), st.booleans(), JSON), max_size=10))
 def test_odd_items_never_raise(items: list[tuple[str, bool, Any]]) -> None:
     bench = Bench().with_running_turn()
@@ -57,7 +55,6 @@ def test_odd_items_never_raise(items: list[tuple[str, bool, Any]]) -> None:
     check(bench.end())
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(LINES), max_size=40), st.lists(st.binary(max_size=30), max_size=3))
 def test_lines_in_any_order_never_raise(lines: list[bytes], junk: list[bytes]) -> None:
     codec = CodexCodec(counting_ids())

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.dev.record.driver import counting_ids
@@ -328,7 +328,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(sorted(OpenCodeCodec.HANDLERS)), st.dictionaries(KEYS, JSON, max_size=5)),
@@ -345,7 +344,6 @@ def test_hostile_events_never_raise(events: list[tuple[str, Any]]) -> None:
     server.codec.eof(Exit(code=1))
 
 
-@settings(max_examples=100, deadline=None)
 @given(JSON, st.integers(), st.sampled_from(["r1", "r2", "r3", "r4", "r9"]))
 def test_hostile_answers_never_raise(body: Any, status: int, id_: str) -> None:
     server = Server()

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.dev.record.driver import counting_ids
@@ -375,7 +375,6 @@ FIELDS = (
 
 
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5)), max_size=12))
-@settings(max_examples=150, deadline=None)
 def test_any_fields(messages: list[tuple[str, dict[str, Any]]]) -> None:
     codec = PiCodec(counting_ids())
     codec.start()
@@ -402,7 +401,6 @@ def test_any_bytes(line: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
 def test_recorded_lines_in_any_order(data: st.DataObject) -> None:
     said_ = load("pi", data.draw(st.sampled_from(["0.73.1", "0.87.1"])), "question").agent_messages()
     codec = PiCodec(counting_ids())

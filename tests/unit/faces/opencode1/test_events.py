@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.faces.opencode1.events import legacy_frame
@@ -148,7 +148,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300)
 @given(st.dictionaries(WILD, VALUES, max_size=3), st.none() | WILD, st.booleans())
 def test_anything_is_one_frame(properties: dict[str, Any], directory: str | None, legacy: bool) -> None:
     event = OpenCodeEvent("test", properties, scope=directory)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.processes.mock.agent import mock_program
@@ -47,7 +47,6 @@ async def test_each_scene_keeps_the_laws(name: str, tmp_path: Path) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=200)
 def test_an_interrupt_anywhere_ends_the_turn_once(data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(SCENARIOS)))
     scenario = SCENARIOS[name]

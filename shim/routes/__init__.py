@@ -7,7 +7,6 @@ from types import ModuleType
 
 from aiohttp import web
 
-from shim.faces.acp import face as acp
 from shim.faces.opencode1 import endpoint as opencode1
 from shim.faces.opencode1 import health
 from shim.faces.opencode2 import face as opencode2
@@ -18,7 +17,7 @@ from shim.http.middleware import Unknown
 from shim.http.operation import BODY_LIMIT_BYTES
 from shim.http.services import Services
 
-FACES = Faces(opencode1.FACE, (opencode2.FACE, v1.FACE, acp.FACE))
+FACES = Faces(opencode1.FACE, (opencode2.FACE, v1.FACE))
 
 EARLY: tuple[ModuleType, ...] = (health,)
 """Modules whose handlers exist from the start, so they must not import large modules."""

@@ -20,11 +20,11 @@ import structlog
 from pydantic import BaseModel, ValidationError
 
 from shim.faces.acp import offers, updates
-from shim.faces.acp.face import INTERNAL, INVALID_REQUEST, rpc_error
 from shim.faces.acp.updates import Screen
 from shim.http.operation import Ctx, check, check_unparsed
+from shim.lib import errors
 from shim.lib.complaints import fault
-from shim.lib.errors import InvalidRequest, RequestError, SessionNotFound, ShimError
+from shim.lib.errors import InvalidRequest, RequestError, SessionNotFound, ShimError, row_of
 from shim.sessions.feed import Listener, SessionChanges
 from shim.stream.frame import to_json
 from universal.lib.jsonrpc import METHOD_NOT_FOUND, Id, JsonRpc, MalformedMessage, Notification, Request, Response
@@ -51,9 +51,29 @@ MAX_SESSIONS = 256
 DEEPEST_CHILD = 16
 """Maximum generations between a subagent and the session that is shown."""
 
+INTERNAL, NOT_FOUND, LOGIN, INVALID_REQUEST, INVALID_PARAMS = -32603, -32002, -32000, -32600, -32602
+ERRORS: Mapping[type[RequestError], tuple[int, int]] = {
+    RequestError: (500, INTERNAL),
+    errors.InvalidRequest: (400, INVALID_PARAMS),
+    errors.PayloadTooLarge: (413, INVALID_PARAMS),
+    errors.MethodNotAllowed: (405, INVALID_REQUEST),
+    errors.NotFound: (404, NOT_FOUND),
+    errors.LimitReached: (429, INTERNAL),
+    errors.Forbidden: (403, INVALID_PARAMS),
+    errors.LoginRefused: (401, LOGIN),
+    errors.TooManyLogins: (429, LOGIN),
+    errors.ServiceUnavailable: (503, INTERNAL),
+}
+"""Class of an error -> HTTP status, code of JSON-RPC. A row counts for subclasses too."""
+
 Handler: TypeAlias = Callable[["Connection", Any, Id], Awaitable[JsonObject | None]]
 """Answers a request: the result; None if another message answers it later."""
 Methods: TypeAlias = Mapping[str, tuple[type[BaseModel], Handler]]
+
+
+def rpc_error(error: RequestError) -> dict[str, Any]:
+    """Render an error as `{code, message, data}`. `data.name` is its class, for programs."""
+    return {"code": row_of(ERRORS, error)[1], "message": error.message, "data": {"name": type(error).__name__}}
 
 
 class Outbox:

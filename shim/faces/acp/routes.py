@@ -11,23 +11,33 @@ import secrets
 import sys
 from collections.abc import Awaitable
 from types import ModuleType
+from typing import Any
 
 import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from shim.faces.acp.connection import Connection
-from shim.faces.acp.face import FACE
+from shim.faces.acp.connection import ERRORS, Connection, rpc_error
 from shim.faces.acp.methods import METHODS
 from shim.http.access import CONNECTION
+from shim.http.faces import Face
 from shim.http.operation import BODY_LIMIT_BYTES, Ctx, extra
 from shim.http.streams import need_room
 from shim.http.terminal import PING_S, SEND_S, STOP_S, close_socket
-from shim.lib.errors import InvalidRequest
+from shim.lib.errors import HttpRefused, InvalidRequest, RequestError, row_of
 
 CONNECTION_ID = "Acp-Connection-Id"
 """The header that names a connection, as the protocol's transport wants it."""
 
 log = structlog.get_logger(__name__)
+
+
+def render(error: RequestError) -> tuple[int, dict[str, Any]]:
+    """Render an error as status and body."""
+    status = error.status if isinstance(error, HttpRefused) else row_of(ERRORS, error)[0]
+    return status, {"jsonrpc": "2.0", "id": None, "error": rpc_error(error)}
+
+
+FACE = Face("acp", render)
 
 
 @extra("acp.connect", "GET", "/acp", face=FACE, streams=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ from tests.process.test_serve import run_server
 
 from .support.bench import CLAUDE, Bench, bench, open_watch, turn
 from .support.children import wait_for
-from .support.mcp_sdk import over_http, over_stdio
+from .support.mcp_sdk import CALL_S, over_http, over_stdio
 from .support.wire import Json, tools
 
 pytestmark = pytest.mark.e2e
@@ -33,17 +32,19 @@ async def test_the_sdk_shows_progress_and_cancels(tmp_path: Path) -> None:
     with run_server(tmp_path, "--mcp", **SWIFT) as (_, url):
         async with over_http(url) as mcp:
             session = (await mcp.use("start_session", agent="mock", prompt="hang"))["session"]
-            told: list[Any] = []
+            told: list[float] = []
+            are_two = asyncio.Event()
 
-            async def note(progress: float, _total: float | None, message: str | None) -> None:
-                told.append((progress, message))
+            async def note(progress: float, _total: float | None, _message: str | None) -> None:
+                told.append(progress)
+                if len(told) == 2:
+                    are_two.set()
 
             arguments = {"session": session, "timeout_s": 600}
             waiting = asyncio.create_task(mcp.client.call_tool("wait", arguments, progress_callback=note))
-            async with asyncio.timeout(60):
-                while len(told) < 2:
-                    await asyncio.sleep(0.1)
-            assert told[0][0] < told[1][0]
+            async with asyncio.timeout(CALL_S):
+                await are_two.wait()
+            assert told[0] < told[1]
             assert not waiting.done()
             waiting.cancel()
             await asyncio.wait({waiting})
@@ -73,7 +74,12 @@ def child_of(server: Bench, parent: str) -> Json | None:
     return next((row for row in server.api.get("/session") if row.get("parentID") == parent), None)
 
 
-@pytest.mark.parametrize(("agent", "other"), [(CLAUDE, "codex"), ("codex", CLAUDE)])
+DRIVERS = [(CLAUDE, "codex"), ("codex", CLAUDE)]
+"""Agent -> the one that it drives."""
+MORE_DRIVERS = [pytest.param(agent, CLAUDE, marks=pytest.mark.nightly) for agent in ("pi",)]
+
+
+@pytest.mark.parametrize(("agent", "other"), [*DRIVERS, *MORE_DRIVERS])
 @pytest.mark.timeout(240)
 def test_an_agent_drives_another_one_and_waits(agent: str, other: str) -> None:
     with bench(agent, also=(other,), SHIM_MCP="true") as server:
@@ -91,7 +97,7 @@ def test_an_agent_drives_another_one_and_waits(agent: str, other: str) -> None:
         assert "You said: say what you see" in outputs[-1], outputs
 
 
-@pytest.mark.parametrize(("agent", "other"), [(CLAUDE, "codex"), ("codex", CLAUDE)])
+@pytest.mark.parametrize(("agent", "other"), DRIVERS)
 @pytest.mark.timeout(240)
 def test_an_abort_reaches_the_other_agent(agent: str, other: str) -> None:
     with bench(agent, also=(other,), SHIM_MCP="true") as server:

@@ -109,7 +109,7 @@ def call(tool: str, arguments: tuple[str, ...], names: Sequence[str], schemas: S
     `shell_command`.
     """
     if tool == "mcp":
-        name_of_tool = next((name for name in names if name.endswith(arguments[0])), None)
+        name_of_tool = max((name for name in names if name.endswith(arguments[0])), key=len, default="")  # not Pi's own `read`
         return [Call(name_of_tool, json.loads(arguments[1]))] if name_of_tool else []
     if tool == "named":
         value = json.loads(arguments[1])

@@ -8,6 +8,7 @@ speech   Speech: messages, tool calls and results of an agent with a simple prot
 forms    form_questions, form_content: forms of MCP servers as questions
 prompts  attachment_text, attachment_url, reminder: what goes with a prompt
 asks     Ask, OpenAsks: open permissions and questions, each resolved exactly once
+opencode ServerCodec, ServerAsks: what OpenCode 1 and OpenCode 2 share (imported by its own name)
 ends     Sign, Watch: signs of a turn's end, and whether an agent that can be asked still works
 """
 

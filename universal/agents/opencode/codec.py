@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
 from universal.agents import kit
+from universal.agents.kit.opencode import Origin, ServerAsks, ServerCodec, ServerSession, question_of
 from universal.agents.opencode import wire
-from universal.agents.opencode.asks import Asks
 from universal.agents.opencode.speech import Context, Thread
 from universal.agents.opencode.wire import NAME, Msg
-from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
-from universal.events import EventType, SessionStartedData
+from universal.codec import IdFactory, Output, Prompt, Signal, WriteLine
 from universal.items import Json
-from universal.launch import Exit, LaunchOptions, LaunchSpec
+from universal.launch import LaunchOptions, LaunchSpec
 from universal.lib.jsonvalue import arr, obj, text, whole
-from universal.opencode import ABORTED, child_metadata, message_id, refusal
-from universal.permissions import Rule
+from universal.opencode import ABORTED, message_id, refusal
+from universal.opencode_metadata import strings
+from universal.permissions import Access, Rule
 from universal.turn import Input
 
 # --- the end of an answer ---------------------------------------------------------------------------------------
@@ -91,14 +91,6 @@ It lists the names in the directory. Most other requests, also those of `/api`, 
 """
 
 
-@dataclass(slots=True)
-class _Session:
-    """A session of OpenCode: the main one (without key) or a subagent's."""
-
-    thread: Thread
-    course: Course = field(default_factory=Course)
-
-
 def _with_instructions(content: str, file: str) -> dict[str, str | None]:
     """The variable of the person's configuration with one more file of instructions.
 
@@ -117,45 +109,42 @@ def _with_instructions(content: str, file: str) -> dict[str, str | None]:
     return {CONFIG_CONTENT: json.dumps({**settings, "instructions": [*cast("list[Any]", instructions), file]})}
 
 
-class OpenCodeCodec(kit.WatchedCodec[Context]):
+_Session = ServerSession[Thread, Course]
+
+
+class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
     """The codec of OpenCode; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
     TITLE = "OpenCode"
     STATUS_PATH = "/session/status"
+    SESSIONS_PATH = "/session"
+    AGENT_KEY = "subagent_type"
 
     def __init__(self, ids: IdFactory) -> None:
         super().__init__(Context(NAME, ids))
-        self._asks = Asks(self._ctx, self._post)
-        self._main = _Session(Thread(self._ctx, ""))
-        self._children: dict[str, _Session] = {}
-        """Subagents' sessions by OpenCode's id."""
-        self._waiting: dict[str, list[Msg]] = {}
-        """Events of subagents' sessions whose tool call is not known yet."""
-        self._infos: dict[str, Msg] = {}
+        self._asks = ServerAsks(self._ctx, self._reply)
         self._makes_title = False
         """Whether OpenCode makes the title of this conversation, and has not made it yet."""
-        self._offers: dict[str, Json] = {}
-        self._prompt: Prompt | None = None
-        """The dispatched prompt that waits for its session."""
         self._prepares = False
         """True until the rest of the preparation can be asked for."""
         self._rules: tuple[Rule, ...] = ()
         """The session's permission rules that OpenCode has. It keeps them when its process ends."""
-        self._anchor = ""
-        """The message after which the conversation is cut, before the first prompt."""
         self._to_delete: list[str] = []
         """Messages that are still to be deleted."""
-        self._last_event = ""
+
+    def _new_session(self, session_id: str, child: str | None) -> _Session:
+        return _Session(Thread(self._ctx, session_id, child=child), Course())
+
+    @property
+    def _open_asks(self) -> ServerAsks:
+        return self._asks
 
     # --- start ----------------------------------------------------------------------------------------
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """`opencode serve`; the runtime chooses the port and the password."""
-        self._resumed = bool(options.resume and options.native_session_id)
-        if self._resumed:
-            self._know(options.native_session_id or "")
-            self._anchor = options.resume_at or ""
+        self._resume(options)
         # It offers its question tool to known clients, or with this variable.
         env: dict[str, str | None] = {
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
@@ -190,12 +179,6 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
     def start(self) -> list[Output]:
         """Return requests for the catalogue. Prompts need not wait for the answers."""
         return [self._request("offer:" + path, "GET", path) for path in _OFFERS]
-
-    def _know(self, session_id: str) -> None:
-        self.native_session_id = self._main.thread.session_id = session_id
-
-    def _post(self, path: str, body: Json) -> WriteLine:
-        return self._request("reply", "POST", path, body)
 
     # --- commands -------------------------------------------------------------------------------------
 
@@ -258,23 +241,6 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
 
     def _abort(self) -> WriteLine:
         return self._request("abort", "POST", self._path("/abort"))
-
-    def _path(self, rest: str = "") -> str:
-        return f"/session/{quote(self.native_session_id or '')}{rest}"
-
-    # --- lines ----------------------------------------------------------------------------------------
-
-    def _on_permission_reply(self, reply: PermissionReply) -> Iterator[Output]:
-        return self._asks.reply(reply)
-
-    def _on_question_reply(self, reply: QuestionReply) -> Iterator[Output]:
-        return self._asks.answer(reply)
-
-    def _on_eof(self, exit_: Exit) -> Iterator[Output]:
-        yield from self._asks.close()
-        for session in (self._main, *self._children.values()):
-            yield from session.thread.close(None)
-            session.course.end()
 
     # --- answers --------------------------------------------------------------------------------------
 
@@ -374,10 +340,6 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
 
     # --- signs of an end ------------------------------------------------------------------------------
 
-    def _active(self) -> list[str]:
-        sessions = [*self._children.values(), *(() if self._is_awaited else (self._main,))]
-        return [session.thread.session_id for session in sessions if session.course.active]
-
     def _at_work(self, body: Json) -> list[str]:
         return [key for key, row in obj(body).items() if obj(row).get("type") != "idle"]
 
@@ -406,9 +368,9 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
             return
         session_id = _session_of(properties)
         if kind == "session.created":
-            self._session_created(session_id, obj(properties.get("info")))
-        elif session_id in self._waiting:
-            self._waiting[session_id].append(event)
+            self._keep_session(session_id, obj(properties.get("info")))
+        elif session_id in self._early_events:
+            self._early_events[session_id].append(event)
         elif (session := self._session(session_id)) is not None:
             yield from handler(self, session, properties, event)
             yield from self._rest(session, event)
@@ -416,20 +378,6 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
             yield from self._on_error(self._main, properties, event)
         else:
             self._ctx.ignore("event of another session")
-
-    def _session(self, session_id: str) -> _Session | None:
-        if session_id and session_id == self.native_session_id:
-            return self._main
-        return self._children.get(session_id)
-
-    def _session_created(self, session_id: str, info: Msg) -> None:
-        """Keep a subagent's session until a tool call names it."""
-        parent = text(info.get("parentID"))
-        if session_id and (parent in self._infos or self._session(parent) is not None):
-            self._infos[session_id] = info
-            self._waiting[session_id] = []
-        else:
-            self._ctx.ignore("session.created")
 
     def _on_updated(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         """Report the title that OpenCode has made for the conversation. Totals and times are kept by the server."""
@@ -498,22 +446,10 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
 
     def _end(self, session: _Session, event: Msg) -> Iterator[Output]:
         course, thread = session.course, session.thread
-        course.end()
-        child = thread.child
-        yield from self._asks.close(thread)
-        yield from thread.close(event)
-        usage = thread.take_usage()
-        if child is None and thread.last:
-            usage = {**(usage or {}), "anchor": thread.last}
+        yield from self._close(session, event)
         native = obj(thread.error) or obj(course.error)
-        if course.stopping or course.aborted or native.get("name") == ABORT_ERROR:
-            yield Signal(Input.FAILED, error=ABORTED, aborted=True, metadata=usage, child=child)
-        elif native:
-            error = wire.error_of(native)
-            yield kit.error_fact(error, event, child)
-            yield Signal(Input.FAILED, error=error, metadata=usage, child=child)
-        else:
-            yield Signal(Input.DONE, metadata=usage, child=child)
+        is_stopped = course.stopping or course.aborted or native.get("name") == ABORT_ERROR
+        yield from self._report_end(thread, wire.error_of(native) if native else {}, event, is_stopped=is_stopped)
 
     # --- messages ---------------------------------------------------------------------------------
 
@@ -532,20 +468,11 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         yield from session.thread.part(part, event)
         child_id = text(obj(obj(part.get("state")).get("metadata")).get("sessionId"))
         if part.get("type") == "tool" and part.get("tool") == "task" and child_id and child_id not in self._children:
-            yield from self._open_child(child_id, part, event)
+            arguments = obj(obj(part.get("state")).get("input"))
+            yield from self._open_child(child_id, text(part.get("callID")), arguments, event)
 
     def _on_delta(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         yield from session.thread.piece(p, event)
-
-    def _open_child(self, session_id: str, part: Msg, event: Msg) -> Iterator[Output]:
-        """Open the session that a tool call names as its subagent's."""
-        call_id, arguments = text(part.get("callID")), obj(obj(part.get("state")).get("input"))
-        info = self._infos.pop(session_id, {})
-        self._children[session_id] = _Session(Thread(self._ctx, session_id, child=call_id))
-        metadata = child_metadata(call_id, arguments, info, "subagent_type")
-        yield Fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), raw=event, child=call_id)
-        for waiting in self._waiting.pop(session_id, []):
-            yield from self._event(waiting, "")
 
     def _on_todo(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         todos = [obj(todo) for todo in arr(p.get("todos"))]
@@ -555,16 +482,20 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         yield self._ctx.status("compaction", None, {"phase": "completed"}, event, session.thread.child)
 
     def _on_permission(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._asks.permission(p, session.thread, event)
+        detail = obj(p.get("metadata"))
+        access = Access(text(p.get("permission")), strings(p.get("patterns")), strings(p.get("always")), detail)
+        origin = _origin(p, "permission", session.thread)
+        yield self._asks.begin_permission(origin, access.permission, access, event, diff=text(detail.get("diff")))
 
     def _on_question(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._asks.question(p, session.thread, event)
+        questions = tuple(question_of(obj(question)) for question in arr(p.get("questions")))
+        yield self._asks.begin_question(_origin(p, "question", session.thread), questions, event)
 
     def _on_settled(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         yield from self._asks.on_reply_event(p, event)
 
     HANDLERS: ClassVar[Mapping[str, Callable[[Any, _Session, Msg, Msg], Iterator[Output]]]] = {
-        "session.created": _on_idle,  # see `_session_created`
+        "session.created": _on_idle,  # see `_keep_session`
         "session.updated": _on_updated,
         "session.status": _on_status,
         "session.idle": _on_idle,
@@ -595,6 +526,11 @@ def _rules_for_engine(session_rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
     """
     asks = any(rule.action == "ask" and rule.permission not in _HELD_IN_SUBAGENTS for rule in session_rules)
     return (*session_rules, Rule("task", "*", "deny")) if asks else session_rules
+
+
+def _origin(p: Msg, family: str, thread: Thread) -> Origin:
+    native_id = text(p.get("id"))
+    return Origin(native_id, f"/{family}/{native_id}", thread, text(obj(p.get("tool")).get("callID")))
 
 
 def _session_of(properties: Msg) -> str:

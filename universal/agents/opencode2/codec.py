@@ -11,22 +11,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from universal.agents import kit
+from universal.agents.kit.opencode import ServerCodec, ServerSession
 from universal.agents.opencode2 import wire
 from universal.agents.opencode2.asks import Asks
 from universal.agents.opencode2.dialects import HEALTH_PATH, INFO_PATH, V2, Dialect, Msg, dialect_of_health, normalize
 from universal.agents.opencode2.speech import Context, Thread
 from universal.agents.opencode2.wire import NAME
-from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
-from universal.events import EventType, SessionStartedData
+from universal.codec import IdFactory, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
 from universal.items import Json
-from universal.launch import Exit, LaunchOptions, LaunchSpec
+from universal.launch import LaunchOptions, LaunchSpec
 from universal.lib.jsonvalue import arr, obj, text, whole
-from universal.opencode import ABORTED, child_metadata, message_id, refusal
+from universal.opencode import ABORTED, message_id, refusal
 from universal.turn import Input
 
 EVENTS_HELD = 1000
@@ -80,20 +80,17 @@ class Course:
         self.active = self.running = False
 
 
-@dataclass(slots=True)
-class _Session:
-    """A session of OpenCode: ours (without a key) or that of a subagent."""
-
-    thread: Thread
-    course: Course = field(default_factory=Course)
+_Session = ServerSession[Thread, Course]
 
 
-class OpenCode2Codec(kit.WatchedCodec[Context]):
+class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
     """The codec of OpenCode 2; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
     TITLE = "OpenCode 2"
     STATUS_PATH = ACTIVE_PATH
+    SESSIONS_PATH = "/api/session"
+    AGENT_KEY = "agent"
 
     def __init__(self, ids: IdFactory, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
         """`arguments` stand before `serve`; `environment` is added to that of the process. Both come from a person's settings."""
@@ -104,39 +101,31 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         self._trouble: dict[str, Json] | None = None
         """Why the server cannot be used."""
         self._asks = Asks(self._ctx, self._reply)
-        self._main = _Session(Thread(self._ctx, ""))
-        self._children: dict[str, _Session] = {}
-        """Subagents' sessions by OpenCode's id."""
-        self._early_events: dict[str, list[Msg]] = {}
-        """Events of subagents' sessions whose tool call is not known yet."""
-        self._infos: dict[str, Msg] = {}
-        self._offers: dict[str, Json] = {}
         self._offers_old = False
         """The catalogue changed while it was asked for."""
         self._skills: frozenset[str] = frozenset()
-        self._prompt: Prompt | None = None
-        """Handed over and not sent yet."""
         self._steps: deque[wire.Step] = deque()
         """What is left to request for the prompt."""
         self._settings: dict[str, Json] = {}
         """Rules, agent, model and instructions that the session has."""
-        self._anchor = ""
-        """The answer after which the conversation is cut, before the first prompt."""
         self._undone_prompt = ""
         """The oldest prompt after the anchor on the pages that were read."""
         self._pages_left = HISTORY_PAGES
-        self._last_event = ""
         self._reads_left = self._idle_reads = 0
+
+    def _new_session(self, session_id: str, child: str | None) -> _Session:
+        return _Session(Thread(self._ctx, session_id, child=child), Course())
+
+    @property
+    def _open_asks(self) -> Asks:
+        return self._asks
 
     # --- start ----------------------------------------------------------------------------------------
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """`opencode2 serve`; the runtime chooses the port and the password."""
         self._ctx.directory = options.directory
-        self._resumed = bool(options.resume and options.native_session_id)
-        if self._resumed:
-            self._know(options.native_session_id or "")
-            self._anchor = options.resume_at or ""
+        self._resume(options)
         argv = (options.binary, *self._arguments, "serve", "--hostname", "127.0.0.1")
         env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", **self._environment}
         return LaunchSpec(argv, options.directory, env, events=wire.EVENTS_PATH)
@@ -150,15 +139,6 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         self._offers_old = False
         where = f"?location[directory]={quote(self._ctx.directory)}" if self._ctx.directory else ""
         return [self._request("offer:" + path, "GET", path + where) for path in wire.OFFERS]
-
-    def _know(self, session_id: str) -> None:
-        self.native_session_id = self._main.thread.session_id = session_id
-
-    def _reply(self, method: str, path: str, body: Json) -> WriteLine:
-        return self._request("reply", method, path, body)
-
-    def _path(self, rest: str = "") -> str:
-        return f"/api/session/{quote(self.native_session_id or '')}{rest}"
 
     # --- commands -------------------------------------------------------------------------------------
 
@@ -273,14 +253,6 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
             if rejected and session.thread is thread:
                 session.course.rejected = True
 
-    # --- lines ----------------------------------------------------------------------------------------
-
-    def _on_eof(self, exit_: Exit) -> Iterator[Output]:
-        yield from self._asks.close()
-        for session in (self._main, *self._children.values()):
-            yield from session.thread.close(None)
-            session.course.end()
-
     # --- answers --------------------------------------------------------------------------------------
 
     def _answer(self, purpose: str, answer: Msg) -> Iterator[Output]:
@@ -306,7 +278,8 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
     def _on_info(self, purpose: str, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
         """Handle the answer about the build. A prompt may be waiting for it."""
         if good:
-            self._dialect = self._asks.dialect = V2 if purpose == "info" else dialect_of_health(body)
+            self._dialect = V2 if purpose == "info" else dialect_of_health(body)
+            self._asks.use(self._dialect)
         elif purpose == "info" and status == 404:
             yield self._request("health", "GET", HEALTH_PATH)
             return
@@ -415,7 +388,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
             else:
                 yield self._ctx.report_unparsed(kind or "event", "unknown type of event", event, hash_)
         elif kind == "session.created":
-            self._on_session_created(session_id, data)
+            self._keep_session(session_id, data)
         elif session_id in self._early_events:
             yield from self._hold(session_id, event)
         elif (session := self._session(session_id)) is not None:
@@ -424,9 +397,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
             self._ctx.ignore("event of another session")
 
     def _session(self, session_id: str) -> _Session | None:
-        if session_id and session_id in (self.native_session_id, GLOBAL_FORMS):
-            return self._main
-        return self._children.get(session_id)
+        return self._main if session_id == GLOBAL_FORMS else super()._session(session_id)
 
     def _on_catalogue_changed(self, kind: str) -> Iterator[Output]:
         """Ask again for the offers: at once, or after the pending answers and the end of the turn."""
@@ -439,29 +410,11 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         if self._offers_old and not is_asked and (self.catalogue is None or not self._main.course.active):
             yield from self._ask_offers()
 
-    def _on_session_created(self, session_id: str, info: Msg) -> None:
-        """Keep a subagent's session waiting until a tool call says that it has created it."""
-        parent = text(info.get("parentID"))
-        if session_id and (parent in self._infos or self._session(parent) is not None):
-            self._infos[session_id] = info
-            self._early_events[session_id] = []
-        else:
-            self._ctx.ignore("session.created")
-
     def _hold(self, session_id: str, event: Msg) -> Iterator[Output]:
         early = self._early_events[session_id]
         early.append(event)
         if len(early) >= EVENTS_HELD:  # no call names it, but it is shown anyway
             yield from self._open_child(session_id, session_id, {}, event)
-
-    def _open_child(self, session_id: str, call_id: str, arguments: Msg, event: Msg) -> Iterator[Output]:
-        """Open the session that a tool call names as its subagent's."""
-        info = self._infos.pop(session_id, {})
-        self._children[session_id] = _Session(Thread(self._ctx, session_id, child=call_id))
-        metadata = child_metadata(call_id, arguments, info, "agent")
-        yield Fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), raw=event, child=call_id)
-        for early in self._early_events.pop(session_id, []):
-            yield from self._event(early, "")
 
     # --- turns ----------------------------------------------------------------------------------------
 
@@ -501,28 +454,13 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         yield from self._end(session, outcome, error, event)
 
     def _end(self, session: _Session, outcome: str, error: dict[str, Json], event: Msg) -> Iterator[Output]:
-        course, thread = session.course, session.thread
-        is_stopped = course.stopping or (outcome == "interrupted" and not course.rejected)
-        course.end()
-        yield from self._asks.close(thread)
-        yield from thread.close(event)
-        usage = thread.take_usage()
-        if thread.child is None and thread.last_message:
-            usage = {**(usage or {}), "anchor": thread.last_message}
-        if is_stopped or error.get("code") == "aborted":
-            yield Signal(Input.FAILED, error=ABORTED, aborted=True, metadata=usage, child=thread.child)
-        elif error:
-            yield kit.error_fact(error, event, thread.child)
-            yield Signal(Input.FAILED, error=error, metadata=usage, child=thread.child)
-        else:
-            yield Signal(Input.DONE, metadata=usage, child=thread.child)
+        course = session.course
+        is_stopped = course.stopping or (outcome == "interrupted" and not course.rejected) or error.get("code") == "aborted"
+        yield from self._close(session, event)
+        yield from self._report_end(session.thread, error, event, is_stopped=is_stopped)
         yield from self._renew_offers()
 
     # --- signs of an end ------------------------------------------------------------------------------
-
-    def _active(self) -> list[str]:
-        sessions = [*self._children.values(), *(() if self._is_awaited else (self._main,))]
-        return [session.thread.session_id for session in sessions if session.course.active]
 
     def _at_work(self, body: Json) -> list[str]:
         return list(obj(obj(body).get("data")))
@@ -589,7 +527,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         child_id = text(obj(data.get("metadata")).get("sessionID"))
         if child_id in self._early_events:
             call_id = text(data.get("id"))
-            call = session.thread.speech.calls.get(call_id)
+            call = session.thread.call_of(call_id)
             yield from self._open_child(child_id, call_id, (call.arguments if call else None) or {}, event)
 
     def _on_tool_failed(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
@@ -619,7 +557,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
         yield self._ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, event, session.thread.child)
 
     HANDLERS: ClassVar[Mapping[str, Callable[[Any, _Session, Msg, Msg], Iterator[Output]]]] = {
-        "session.created": lambda codec, session, data, event: codec._work(session),  # see `_on_session_created`
+        "session.created": lambda codec, session, data, event: codec._work(session),  # see `_keep_session`
         "session.execution.started": lambda codec, session, data, event: codec._work(session),
         "session.execution.succeeded": lambda codec, session, data, event: codec._rest(session, "succeeded", {}, event),
         "session.execution.failed": _on_failed,

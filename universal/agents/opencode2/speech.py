@@ -80,9 +80,12 @@ class Thread:
     # --- steps ----------------------------------------------------------------------------------------
 
     @property
-    def last_message(self) -> str:
+    def last(self) -> str:
         """OpenCode's id of the last message of the model, or ""."""
         return self._step
+
+    def call_of(self, call_id: str) -> kit.Call | None:
+        return self.speech.calls.get(call_id)
 
     @property
     def is_speaking(self) -> bool:

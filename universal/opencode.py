@@ -54,6 +54,7 @@ SANDBOX = SandboxUse(
     hosts=("opencode.ai", "api.anthropic.com", "api.openai.com", "openrouter.ai", "generativelanguage.googleapis.com"),
     variables=("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"),
     settings=tuple(f"$XDG_CONFIG_HOME/opencode/{name} or ~/.config/opencode/{name}" for name in _CONFIG[:3]),
+    own_server=True,
     shown=HELD_KEYS,
 )
 

@@ -43,10 +43,11 @@ OWN_FOLDERS = ("/tmp", "/run", "/var", "/proc", "/dev")  # noqa: S108 - in the s
 class View(NamedTuple):
     """What a process sees, as absolute paths. `directories`: the session's, as written and with links followed.
 
-    root       the project
-    writable   folders outside of the project, and files
-    readable   the same, read-only
-    temporary  the process's own folder for temporary files
+    root        the project
+    writable    folders outside of the project, and files
+    readable    the same, read-only
+    temporary   the process's own folder for temporary files
+    has_mounts  whether what is denied is another place inside; else the kernel says "Permission denied" of what is there
     """
 
     directories: tuple[str, ...]
@@ -54,6 +55,7 @@ class View(NamedTuple):
     writable: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     temporary: str = OWN_FOLDERS[0]
+    has_mounts: bool = True
 
 
 def refusals_in(output: str, call: str, bounds: Bounds, view: View) -> list[Refusal]:
@@ -86,17 +88,29 @@ def _refusal(path: str, error: Error, bounds: Bounds, view: View) -> Refusal | N
         return _outside(path, error, bounds, view)
     directory = next((folder for folder in view.directories if _is_below(path, (folder,))), view.directories[-1])
     name = posixpath.relpath(path, directory)
+    may_be_write = error == "read-only" or (error == "no permission" and not view.has_mounts)
     if error == "no permission" and (pattern := _deny_pattern(bounds.read, name)):
         return Refusal("read", f"`{name}` is hidden in the sandbox: your rule `read` denies `{pattern}`.")
-    if error == "read-only" and (pattern := _deny_pattern(bounds.edit, name)):
+    if may_be_write and (pattern := _deny_pattern(bounds.edit, name)):
         return Refusal("edit", f"`{name}` is read-only in the sandbox: your rule `edit` denies `{pattern}`.")
     places = (place for place in PROTECTED for base in (view.root, directory) if _is_below(path, (f"{base}/{place}",)))
     if error == "read-only" and (protected := next(places, "")):
         return Refusal("protected", f"`{protected}` is read-only in the sandbox, since programs would run what stands there.")
     folder = posixpath.dirname(name)  # a file that is hidden by itself is there: a folder is empty and read-only
-    if error != "no permission" and (pattern := _deny_pattern(bounds.read, posixpath.join(folder, ANY_NAME))):
+    is_emptied = error != "no permission" and view.has_mounts
+    if is_emptied and (pattern := _deny_pattern(bounds.read, posixpath.join(folder, ANY_NAME))):
         return Refusal("read", f"The sandbox shows nothing of `{folder or '.'}`: your rule `read` denies `{pattern}`.")
+    if may_be_write and not view.has_mounts and (rule := _deny_beside(bounds, folder)):
+        words = f"your rule `{rule.permission}` denies `{rule.pattern}`, and no place in a folder can be held by itself here"
+        return Refusal("edit", f"Nothing new can be made in `{folder or '.'}` in the sandbox: {words}.")
     return None
+
+
+def _deny_beside(bounds: Bounds, folder: str) -> Rule | None:
+    """A rule that denies something that may lie in a folder: for its sake the folder itself takes nothing new."""
+    start = f"{folder}/" if folder else ""
+    denies = (rule for rule in (*bounds.edit, *bounds.read) if rule.action == "deny")
+    return next((rule for rule in denies if rule.pattern.startswith((start, "*"))), None)
 
 
 def _deny_pattern(rules: Sequence[Rule], name: str) -> str:
@@ -106,10 +120,12 @@ def _deny_pattern(rules: Sequence[Rule], name: str) -> str:
 
 
 def _outside(path: str, error: Error, bounds: Bounds, view: View) -> Refusal | None:
-    is_fixed = error == "read-only"
+    own = (*view.writable, view.temporary, *(OWN_FOLDERS if view.has_mounts else ()))
+    is_fixed = error == ("read-only" if view.has_mounts else "no permission")
     if is_fixed and _is_below(path, view.readable) and not _is_below(path, view.writable):
         return Refusal("external_directory", f"`{path}` is read-only in the sandbox.")
-    if is_fixed or _is_below(path, (*view.writable, *view.readable, *OWN_FOLDERS, view.temporary)) or not path.startswith("/"):
+    is_absent = error != "read-only" if view.has_mounts else is_fixed
+    if not is_absent or _is_below(path, (*own, *view.readable)) or not path.startswith("/"):
         return None
     return Refusal(
         "external_directory",

@@ -16,6 +16,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from universal.permissions import Action, Rule, decide, matches
 
 Level: TypeAlias = Literal["auto", "off", "project", "strict"]
+Verdict: TypeAlias = Literal["writable", "fixed", "hidden"]
+"""What a place is inside: as it is, read-only, or empty."""
 LEVELS: tuple[Level, ...] = ("auto", "off", "project", "strict")
 """From the mildest to the strictest. Any word is stricter than none (`auto`)."""
 TIGHTER: tuple[Level, ...] = ("project", "strict")
@@ -44,16 +46,17 @@ def strictest(*levels: Level) -> Level:
 class SandboxUse(NamedTuple):
     """What an agent needs inside. A place is `~/...` or `$VARIABLE/...`; of `A or B` the first whose variable is set.
 
-    level      of the settings, for this agent
-    paths      of the settings: folders of the person that the agent may use too
-    folders    what it writes beside the project: state, logins, caches; one that is missing is made
-    files      the same, single files
-    fixed      what lies in `folders` and is not to be changed
-    hosts      of its model
-    variables  which hold an address of its model
-    settings   files of the person that may hold such addresses
-    env        variables that it needs inside
-    shown      keys of `HELD_KEYS` that hold in runs of the real agent (`tests/e2e/test_sandbox_agents.py`)
+    level       of the settings, for this agent
+    paths       of the settings: folders of the person that the agent may use too
+    folders     what it writes beside the project: state, logins, caches; one that is missing is made
+    files       the same, single files
+    fixed       what lies in `folders` and is not to be changed
+    hosts       of its model
+    variables   which hold an address of its model
+    settings    files of the person that may hold such addresses
+    env         variables that it needs inside
+    own_server  whether it talks with a server of its own, on any free port of 127.0.0.1
+    shown       keys of `HELD_KEYS` that hold in runs of the real agent (`tests/e2e/test_sandbox_agents.py`)
     """
 
     level: Level = "auto"
@@ -65,6 +68,7 @@ class SandboxUse(NamedTuple):
     variables: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     env: Mapping[str, str] = MappingProxyType({})
+    own_server: bool = False
     shown: tuple[str, ...] = ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import os
 import re
 import sys
@@ -53,6 +54,8 @@ def bounds(spec: AgentSpec, rules: Sequence[Rule], wanted: Level = "auto", *, is
         return None
     level = strictest(spec.rules.sandbox.level, wanted)
     is_unasked = level == "auto"
+    if is_unasked and sys.platform == "darwin":  # its sandbox was not run
+        return None
     if is_unasked and ((not is_trusted and is_enclosed_untrusted(spec)) or needs_kernel(spec, rules)):
         level = "project"
     found = bounds_of(level, rules)
@@ -115,12 +118,15 @@ def held_keys(spec: AgentSpec, bounds: Bounds | None) -> tuple[str, ...]:
     return tuple(key for key in spec.rules.sandbox.shown if key != "webfetch" or bounds.web is not None)
 
 
-async def bounds_here(wanted: Bounds | None, environ: Mapping[str, str]) -> tuple[Bounds | None, str]:
+async def bounds_here(spec: AgentSpec, wanted: Bounds | None, environ: Mapping[str, str]) -> tuple[Bounds | None, str]:
     """Return the bounds, and why there are none where the level is `project` and this machine makes no sandboxes."""
     if wanted is None or wanted.level == "strict":
         return wanted, ""
-    why = (await asyncio.to_thread(tool, environ)).why
-    return (None, why) if why else (wanted, "")
+    made_by = await asyncio.to_thread(tool, environ)
+    if made_by.why:
+        return None, made_by.why
+    is_cut_off = spec.rules.sandbox.own_server and not made_by.has_mounts  # from its own server: it keeps the network
+    return wanted._replace(web=None) if is_cut_off else wanted, ""
 
 
 def tool(environ: Mapping[str, str]) -> Tool:
@@ -140,14 +146,20 @@ def reach(spec: AgentSpec, bounds: Bounds, environ: Mapping[str, str]) -> Reach 
             f"{spec.title} was not started: its sandbox is strict, and this server reaches it over the network. Set its sandbox "
             'to "project", or use it as an agent of the Agent Client Protocol.'
         )
-    use = spec.rules.sandbox
+    use, is_shared = spec.rules.sandbox, not tool(environ).has_mounts
+    if is_shared and use.own_server:
+        raise AgentStartFailed(
+            f"{spec.title} was not started: its sandbox is strict, and without bubblewrap it could not reach the server that it "
+            f"makes for itself. {tool(environ).better}"
+        )
     named = [address for name in use.variables if (address := environ.get(name))]
     written = [address for path in _first_places(use.settings, environ) for address in _addresses_in(path)]
     addresses = [urlsplit(address) for address in (*named, *written)]
     here = [address for address in addresses if address.hostname in LOOPBACK]
     ports = [address.port or (443 if address.scheme == "https" else 80) for address in here]
     hosts = {address.hostname for address in addresses if address.hostname} - LOOPBACK
-    return Reach(frozenset(hosts.union(() if named else use.hosts)), tuple(dict.fromkeys(ports)), bounds.web)
+    every = frozenset(hosts.union(() if named else use.hosts))
+    return Reach(every, tuple(dict.fromkeys(ports)), bounds.web, is_shared)
 
 
 def _addresses_in(path: Path) -> list[str]:
@@ -177,7 +189,9 @@ def launch_inside(
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     enclosure = _enclosure(use, bounds, launch.argv[0], launch.cwd, environ, also)
     env = {**use.env, **launch.env}
-    if egress is not None:
+    if egress is not None and egress.reach.is_shared:
+        enclosure, env = replace(enclosure, ports=egress.reach.listeners), {**env, **egress.reach.variables}
+    elif egress is not None:
         python = os.path.realpath(sys.executable)
         starter = (python, "-I", "-S", STARTER, str(egress.descriptor), ",".join(map(str, egress.reach.listeners)))
         enclosure = replace(enclosure, starter=starter, readable=[*enclosure.readable, sys.base_prefix, STARTER])
@@ -189,7 +203,7 @@ async def sight_here(
     spec: AgentSpec, wanted: Bounds | None, options: LaunchOptions, environ: Mapping[str, str]
 ) -> tuple[Bounds | None, str, View | None]:
     """Return `bounds_here`, and what a process with these options sees (`view`)."""
-    found, why = await bounds_here(wanted, environ)
+    found, why = await bounds_here(spec, wanted, environ)
     return found, why, await view(spec, found, options.binary, options.directory, environ)
 
 
@@ -222,7 +236,8 @@ async def view(spec: AgentSpec, bounds: Bounds | None, program: str, directory: 
     """Return what a process within these bounds sees. In: its program, its directory, the whole environment."""
     if bounds is None:
         return None
-    return await asyncio.to_thread(lambda: view_of(_enclosure(spec.rules.sandbox, bounds, program, directory, environ)))
+    use = spec.rules.sandbox
+    return await asyncio.to_thread(lambda: view_of(_enclosure(use, bounds, program, directory, environ), tool(environ)))
 
 
 def _enclosure(
@@ -236,11 +251,19 @@ def _enclosure(
         directory,
         repository_above(directory),
         environ.get("HOME") or os.sep,
-        environ.get("TMPDIR") or "/tmp",  # noqa: S108 - its own, in memory
+        environ.get("TMPDIR") or "/tmp" if tool(environ).has_mounts else _temporary(directory, environ),  # noqa: S108 - its own
         writable=writable,
         fixed=fixed,
         readable=[*programs(program, environ), PACKAGE, *also],
     )
+
+
+def _temporary(directory: str, environ: Mapping[str, str]) -> str:
+    """The folder for temporary files of a project's agents, where none can be mounted. It stays: nobody sees their last use."""
+    cache = environ.get("XDG_CACHE_HOME") or f"{environ.get('HOME') or os.sep}/.cache"
+    folder = Path(cache, "opencode-shim", "tmp", hashlib.sha256(os.fsencode(directory)).hexdigest()[:16])
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return str(folder)
 
 
 def _first_places(names: Iterable[str], environ: Mapping[str, str]) -> Iterator[Path]:

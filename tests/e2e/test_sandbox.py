@@ -25,6 +25,9 @@ from .support.servers import configure
 from .support.wire import Stream, texts
 
 TOOL = find_tool(os.environ.get("PATH", os.defpath))
+BLOCKED = Path(__file__).parent / "support" / "no_bubblewrap"
+"""A folder for the front of PATH: its `bwrap` makes no sandbox, as where namespaces are forbidden."""
+BY_LANDLOCK = find_tool(f"{BLOCKED}:/usr/bin:/bin")
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(200),
@@ -44,12 +47,23 @@ NETWORK = {
     "an abstract socket",
     "a name server",
     "a packet",
+    "the servers api by another protocol",
+    "the servers api by fast open",
     "the servers api by the proxy",
     "a host by the proxy",
 }
 """Attacks that only a network of its own holds. In `project` the agent has the machine's."""
-
-
+OPEN_BY_LANDLOCK = {
+    "names and times of a file outside",
+    "rights of a file outside",
+    "processes of others",
+    "hooks written",
+    "hooks remounted",
+    "hooks moved aside",
+    "settings of git",
+    "settings of agents",
+}
+"""Attacks that Landlock does not hold, as docs/sandbox.md says. It refuses sockets of this machine also in `project`."""
 HARMLESS = (
     "a link to a file outside",
     "dots to a file outside",
@@ -58,6 +72,9 @@ HARMLESS = (
     "hooks written",
     "settings of git",
     "settings of agents",
+    "names and times of a file outside",
+    "rights of a file outside",
+    "a fixed file cut short",
     "the servers api",
     "an abstract socket",
     "a socket of the system",
@@ -75,33 +92,42 @@ def harmless() -> tuple[str, ...]:
     return (*HARMLESS, *(["keys of the servers session"] if has_key else []))
 
 
-@pytest.fixture(scope="module", params=["off", "project", "strict"])
-def level(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(scope="module", params=["off", "project", "strict", "project by Landlock", "strict by Landlock"])
+def case(request: pytest.FixtureRequest) -> str:
+    if "Landlock" in request.param and BY_LANDLOCK.why:
+        pytest.skip(f"no sandbox can be made here: {BY_LANDLOCK.why}")
+    if request.param in ("project", "strict") and TOOL.kind != "bubblewrap":
+        pytest.skip(f"bubblewrap does not work here: {TOOL.better}")
     return request.param
 
 
 @pytest.fixture(scope="module")
-def bed(level: str, harmless: tuple[str, ...]) -> Iterator[Bench]:
+def bed(case: str, harmless: tuple[str, ...]) -> Iterator[Bench]:
     """A server whose only other agent is the hostile one."""
-    with bench("mock", config={"permission": RULES}, SHIM_SANDBOX=level, SHIM_AGENTS="{}") as made:
+    hidden = {"PATH": f"{BLOCKED}:/usr/local/bin:/usr/bin:/bin"} if "Landlock" in case else {}
+    with bench("mock", config={"permission": RULES}, SHIM_SANDBOX=case.split()[0], SHIM_AGENTS="{}", **hidden) as made:
         tools = made.place.root / "tools"
         tools.mkdir()
         shutil.copy(HOSTILE, tools)
         python = os.path.realpath(sys.executable)
-        row = {"command": [python, str(tools / HOSTILE.name)], "sandbox_paths": [str(tools)]}
+        row = {
+            "command": [python, str(tools / HOSTILE.name)],
+            "sandbox_paths": [str(tools), os.path.dirname(os.path.dirname(python))],
+        }
         made.settings["SHIM_AGENTS"] = json.dumps({"hostile": row})
         made.restart()
         yield made
 
 
 @pytest.fixture(scope="module")
-def results(bed: Bench, level: str, harmless: tuple[str, ...]) -> Iterator[dict[str, str]]:
+def results(bed: Bench, case: str, harmless: tuple[str, ...]) -> Iterator[dict[str, str]]:
     """What the attacks say, all in one turn."""
     project, outside = bed.place.project, bed.place.root / "outside"
-    for folder in (outside, project / "denied", project / "fixed", bed.place.home / ".ssh"):
+    for folder in (outside, project / "denied", project / "fixed", project / "sub", bed.place.home / ".ssh"):
         folder.mkdir(exist_ok=True)
     (outside / "secret").write_text(SECRET)
     (project / "denied" / "key").write_text(SECRET)
+    (project / "fixed" / "file").write_text("as it was")
     (bed.place.home / ".ssh" / "id_test").write_text(SECRET)
     (project / "opencode.json").write_text('{"permission": {}}')
     configure(bed.place, {"permission": RULES})
@@ -122,7 +148,7 @@ def results(bed: Bench, level: str, harmless: tuple[str, ...]) -> Iterator[dict[
             "bytes": BYTES,
             "database": str(bed.place.home / "data" / DATABASE),
             "key": KEY,
-            **({"only": harmless} if level == "off" else {}),
+            **({"only": harmless} if case == "off" else {}),
         }
         stream = Stream(bed.api)
         watch = Watch.on(bed.api, stream)
@@ -133,31 +159,39 @@ def results(bed: Bench, level: str, harmless: tuple[str, ...]) -> Iterator[dict[
         yield json.loads(answers[-1])
 
 
-def test_nothing_gets_out(results: dict[str, str], level: str, harmless: tuple[str, ...]) -> None:
+def test_nothing_gets_out(results: dict[str, str], case: str, harmless: tuple[str, ...]) -> None:
     out = {name for name, said in results.items() if said.startswith("OUT")}
-    if level == "off":
+    if case == "off":
         assert out == set(harmless), "each succeeds without a sandbox: else that it is held would show nothing"
         return
-    assert len(results) > 33, "all attacks were made"
+    assert len(results) > 41, "all attacks were made"
     assert SECRET not in json.dumps(results)
-    assert out <= (NETWORK if level == "project" else set()), results
+    network = NETWORK if case.startswith("project") else set[str]()
+    if "Landlock" in case:
+        assert out - network == OPEN_BY_LANDLOCK, results
+        assert "an abstract socket" not in out
+    else:
+        assert out <= network, results
 
 
-def test_the_project_is_as_it_was_where_it_is_protected(results: dict[str, str], bed: Bench, level: str) -> None:
-    if level == "off":
+def test_the_project_is_as_it_was_where_it_is_protected(results: dict[str, str], bed: Bench, case: str) -> None:
+    if case == "off":
         pytest.skip("nothing is protected without a sandbox")
+    assert (bed.place.project / "denied" / "key").read_text() == SECRET
+    assert (bed.place.project / "fixed" / "file").read_text() == "as it was"
+    assert not (bed.place.root / "outside" / "planted").exists()
+    if "Landlock" in case:
+        return
     git = bed.place.project / ".git"
     assert not (git / "hooks" / "pre-commit").exists()
     assert "fsmonitor" not in (git / "config").read_text()
     assert (bed.place.project / "opencode.json").read_text() == '{"permission": {}}'
     assert not list(bed.place.project.glob(".git-*")), "the repository could be moved aside"
-    assert (bed.place.project / "denied" / "key").read_text() == SECRET
-    assert not (bed.place.root / "outside" / "planted").exists()
 
 
-def test_the_server_lives_and_shows_what_was_tried(results: dict[str, str], bed: Bench, level: str) -> None:
+def test_the_server_lives_and_shows_what_was_tried(results: dict[str, str], bed: Bench, case: str) -> None:
     assert bed.api.get("/session")
-    if level == "strict":
+    if case.startswith("strict"):
         assert "sandbox.host_refused" in bed.shim.child.log()
 
 

@@ -40,7 +40,7 @@ SECRET, FAR_SECRET, PAGE = "magenta-inside", "indigo-outside", "ochre-page"
 FIRST = "what the first prompt says"
 MODES = {"opencode": "build", "opencode-acp": "build", "codex-acp": "full-access"}
 CASES = ["claude", "codex", *nightly("pi", "claude-agent-acp", "opencode-acp", "opencode")]
-CASES += ["codex-acp"] if ADOPTED[0] == "codex-acp" else []  # `make adopt AGENT=codex-acp`
+CASES += [ADOPTED[0]] if ADOPTED[0] and ADOPTED[0] not in CASES else []  # `make adopt AGENT=...`
 
 
 class Page(BaseHTTPRequestHandler):
@@ -68,7 +68,7 @@ def page() -> Iterator[str]:
 def probe(bed: Bench, page: str) -> str:
     """A command that does one thing of each key and says `KEY=WHAT IT GOT` of it. The rules see only `sh probe.sh`."""
     outside = bed.place.root / "outside"
-    for folder in (outside, bed.place.project / "secrets"):
+    for folder in (outside, bed.place.project / "secrets", bed.place.project / "sub"):
         folder.mkdir(exist_ok=True)
     (outside / "far.txt").write_text(FAR_SECRET)
     (bed.place.project / "secrets" / "key").write_text(SECRET)
@@ -76,7 +76,7 @@ def probe(bed: Bench, page: str) -> str:
         'echo "edit=$(echo x 2>&1 > made.txt && echo made)"',
         'echo "read=$(cat secrets/key 2>&1)"',
         f'echo "external_directory=$(cat {outside}/far.txt 2>&1)"',
-        f'echo "webfetch=$(wget -qO- {page} 2>&1 || curl -s {page} 2>&1)"',
+        f'echo "webfetch=$(wget -t1 -qO- {page} 2>&1 || curl -s {page} 2>&1)"',
     )
     (bed.place.project / "probe.sh").write_text("\n".join(lines) + "\n")
     return "sh probe.sh"
@@ -123,8 +123,8 @@ def test_denied_things_do_not_happen_whatever_a_command_does(agent: str, page: s
         [before] = bed.agents()
         config = json.loads(configuration_file(bed.place).read_text())
         configure(bed.place, {**config, "permission": {**RULES_ALL, "edit": "allow"}})
-        said = play(bed, watch, stream, "bash:touch later.txt")
-        assert (bed.place.project / "later.txt").exists(), "another rule, another process"
+        said = play(bed, watch, stream, "bash:touch sub/later.txt")  # by Landlock, nothing can be made beside what is denied
+        assert (bed.place.project / "sub" / "later.txt").exists(), "another rule, another process"
         [after] = bed.agents()
         assert after != before
         assert said.count(FIRST) >= 2, "the new process goes on with the conversation"

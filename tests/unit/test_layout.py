@@ -37,7 +37,7 @@ PROCESS_OWNERS = ("shim/processes/child_process.py", "shim/processes/process_fam
 """Only these end processes."""
 STARTER = "shim/processes/child_process.py"
 """Only this one starts programs: all of them get their environment from `child_environment`."""
-SANDBOX_START = "shim/processes/sandbox_start.py"
+SANDBOX_STARTS = ("shim/processes/sandbox_start.py", "shim/processes/landlock_start.py")
 """The first program of a sandbox, which becomes the agent."""
 GIT = "shim/host/git/git_command.py"
 """Only this one runs git."""
@@ -159,7 +159,7 @@ def is_too_large(name: str, text: str) -> list[str]:
 
 
 def starts_processes(name: str, text: str) -> list[str]:
-    if name in (STARTER, SANDBOX_START):
+    if name in (STARTER, *SANDBOX_STARTS):
         return []
     nodes = nodes_of(text)
     whole = {used for used in attributes(nodes) if START_CALLS.fullmatch(used)}

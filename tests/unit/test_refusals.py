@@ -12,10 +12,10 @@ RULES = {"edit": {"*": "allow", "db/*": "deny"}, "read": {"secrets/*": "deny"}, 
 VIEW = View(("/link", "/p/sub"), "/p", ("/h/.claude", "/data"), ("/usr", "/h/.gitconfig"))
 
 
-def kinds_in(output: str, call: str = "command x", config: object = RULES) -> list[tuple[str, str]]:
+def kinds_in(output: str, call: str = "command x", config: object = RULES, view: View = VIEW) -> list[tuple[str, str]]:
     bounds = bounds_of("project", rules_from_config(config))
     assert bounds is not None
-    return [(refusal.kind, refusal.sentence.split("`")[1]) for refusal in refusals_in(output, call, bounds, VIEW)]
+    return [(refusal.kind, refusal.sentence.split("`")[1]) for refusal in refusals_in(output, call, bounds, view)]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,25 @@ def test_an_error_names_the_rule_that_forbade_it(line: str, kind: str, path: str
 )
 def test_an_error_that_may_have_another_reason_gets_no_sentence(line: str) -> None:
     assert kinds_in(line) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "kinds"),
+    [
+        ("sh: 1: cannot create db/x: Permission denied", [("edit", "db/x")]),
+        ("cat: secrets/key: Permission denied", [("read", "secrets/key")]),
+        ("touch: cannot touch 'new': Permission denied", [("edit", ".")]),
+        ("touch: cannot touch 'src/new': Permission denied", []),
+        ("cat: /h/.ssh/id: Permission denied", [("external_directory", "/h/.ssh/id")]),
+        ("cat: /tmp/missing: Permission denied", [("external_directory", "/tmp/missing")]),
+        ("touch: cannot touch '/usr/x': Permission denied", [("external_directory", "/usr/x")]),
+        ("cat: /h/.ssh/id: No such file or directory", []),
+        ("cat: secrets/missing: No such file or directory", []),
+        ("touch: cannot touch '/usr/x': Read-only file system", []),
+    ],
+)
+def test_without_mounts_the_kernel_says_permission_denied_of_all(line: str, kinds: list[tuple[str, str]]) -> None:
+    assert kinds_in(line, view=VIEW._replace(temporary="/cache", has_mounts=False)) == kinds
 
 
 def test_a_relative_path_counts_only_where_the_folder_is_certain() -> None:

@@ -506,7 +506,7 @@ class SpareAgents:
         if setup.servers and self._setups.plugins is not None and not agent.spec.abilities.setup.reads_own:
             self._setups.plugins.wake(directory, with_project=True)
         rules = self._config_rules(directory).all
-        held, _ = await bounds_here(bounds(agent.spec, rules), self._agents.environment())
+        held, _ = await bounds_here(agent.spec, bounds(agent.spec, rules), self._agents.environment())
         options = LaunchOptions(
             agent.located.path or "",
             directory,

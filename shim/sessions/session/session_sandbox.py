@@ -139,7 +139,8 @@ class SessionSandbox:
         call = session.call(part.call_id) if part is not None else None
         if part is None or call is None or item.kind is not ItemKind.TOOL_RESULT:
             return fact
-        words = " ".join(f"{key} {value}" for key, value in call.input.items())
+        inputs = ((key, value) for key, value in call.input.items() if value not in self._view.directories)  # Codex (ACP): `cwd`
+        words = " ".join(f"{key} {value}" for key, value in inputs)
         is_error = item.status is ItemStatus.FAILED or call.tool == "bash"  # the text of a file may look like one
         refusals = refusals_in(part.output, words, self.bounds, self._view) if is_error else []
         self._deps.refusal_counts.update(refusal.kind for refusal in refusals)

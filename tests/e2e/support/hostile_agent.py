@@ -68,6 +68,17 @@ def dots_to_a_file_outside(aim: dict[str, Any]) -> object:
 
 
 @attack
+def names_and_times_of_a_file_outside(aim: dict[str, Any]) -> object:
+    return os.stat(aim["secret"]).st_size
+
+
+@attack
+def rights_of_a_file_outside(aim: dict[str, Any]) -> object:
+    os.chmod(aim["secret"], os.stat(aim["secret"]).st_mode)
+    return "set"
+
+
+@attack
 def a_hard_link_to_a_file_outside(aim: dict[str, Any]) -> object:
     os.link(aim["secret"], "hard")
     return Path("hard").read_text()
@@ -89,6 +100,31 @@ def a_denied_file_below_its_mount(aim: dict[str, Any]) -> object:
     with contextlib.suppress(OSError):
         call("umount2", b"denied", MNT_DETACH)
     return Path("denied", "key").read_text()
+
+
+@attack
+def a_denied_file_by_a_hard_link(aim: dict[str, Any]) -> object:
+    os.link("denied/key", "sub/key")
+    return Path("sub/key").read_text()
+
+
+@attack
+def a_denied_folder_moved_aside(aim: dict[str, Any]) -> object:
+    Path("denied").rename("sub/moved")
+    return Path("sub/moved/key").read_text()
+
+
+@attack
+def a_fixed_file_cut_short(aim: dict[str, Any]) -> object:
+    os.truncate("fixed/file", 0)
+    return "cut"
+
+
+@attack
+def a_fixed_file_replaced(aim: dict[str, Any]) -> object:
+    Path("sub/file").write_text("x")
+    Path("sub/file").rename("fixed/file")
+    return "replaced"
 
 
 @attack
@@ -168,6 +204,25 @@ def a_signal_to_everybody(aim: dict[str, Any]) -> object:
 @attack
 def the_servers_api(aim: dict[str, Any]) -> object:
     return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(aim["api"], timeout=5).read()[:100].decode()
+
+
+@attack
+def the_servers_api_by_another_protocol(aim: dict[str, Any]) -> object:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262) as connection:  # MPTCP
+        connection.connect(address_of(aim))
+    return "connected"
+
+
+@attack
+def the_servers_api_by_fast_open(aim: dict[str, Any]) -> object:
+    with socket.socket() as connection:
+        connection.sendto(b"GET / HTTP/1.1\r\n\r\n", socket.MSG_FASTOPEN, address_of(aim))
+    return "sent"
+
+
+def address_of(aim: dict[str, Any]) -> tuple[str, int]:
+    host, port = aim["api"].split("//")[1].split("/")[0].split(":")
+    return host, int(port)
 
 
 @attack

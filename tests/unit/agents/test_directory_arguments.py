@@ -28,7 +28,7 @@ MAY_START = {
     "shim/processes/hidden_opencode.py": "constants and the located binary",
     "shim/host/terminals/shell_command.py": "the person's own command, as one argument of `-c`",
     "shim/host/terminals/terminal_manager.py": "the person's own terminal",
-    "shim/processes/sandbox.py": "bwrap: constants, to see whether it works",
+    "shim/processes/sandbox.py": "bwrap, Landlock, sandbox-exec: constants, to see whether it works",
     "shim/processes/command.py": "git, rg and formatters; callers are checked below, and a formatter gets an absolute path",
     "shim/host/files/formatters.py": "the help of formatters: constants",
     "shim/host/plugins/plugin_hosts.py": "the host of plugins: the located runtime and a file of ours; its files come by stdin",

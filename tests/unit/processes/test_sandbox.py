@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -213,17 +214,28 @@ def test_a_project_with_too_many_files_for_its_patterns_is_refused(project: Path
     assert command(project, {"read": {"missing/*": "deny"}}), "a folder's pattern looks at that folder alone"
 
 
-def test_an_error_says_what_a_machine_without_bubblewrap_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_says_what_a_machine_without_a_sandbox_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "find_spec", lambda name: None)
     monkeypatch.setattr(sandbox.sys, "platform", "linux")
-    assert "apt install bubblewrap" in find_tool(str(tmp_path)).why
+    monkeypatch.setattr(sandbox, "landlock_command", lambda *args: ["/bin/sh", "-c", "echo no Landlock. >&2; exit 1"])
+    assert re.search(r"apt install bubblewrap.* Landlock does not work either: no Landlock\.$", find_tool(str(tmp_path)).why)
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")
     (tmp_path / "bwrap").chmod(0o755)
     find_tool.cache_clear()
     assert "No permissions to create new namespace" in find_tool(f"{tmp_path}:/usr/bin:/bin").why
-    monkeypatch.setattr(sandbox.sys, "platform", "darwin")
+    monkeypatch.setattr(sandbox.sys, "platform", "win32")
     find_tool.cache_clear()
-    assert "Linux" in find_tool(str(tmp_path)).why
+    assert "Linux or macOS" in find_tool(str(tmp_path)).why
+    find_tool.cache_clear()
+
+
+def test_where_bubblewrap_does_not_work_landlock_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "find_spec", lambda name: None)
+    monkeypatch.setattr(sandbox.sys, "platform", "linux")
+    monkeypatch.setattr(sandbox, "landlock_command", lambda *args: ["/bin/true"])
+    find_tool.cache_clear()
+    found = find_tool(str(tmp_path))
+    assert (found.why, found.kind, found.has_mounts) == ("", "Landlock", False) and "apt install" in found.better
     find_tool.cache_clear()
 
 

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from shim.agents import plugins
 from shim.cli import server
+from tests.support.compiled_tests import compile_share
 from tests.support.worker_memory import WorkerMemory
 
 LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "200"))
@@ -51,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Tracebacks of Rich, structlog's own choice, show all variables of each frame, and take a second each.
     structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
     plugins.entry_points = _list_entries
+    if worker := getattr(config, "workerinput", None):
+        compile_share(config, sorted(HERE.rglob("test_*.py")), int(worker["workerid"][2:]), worker["workercount"])
 
 
 @lru_cache(maxsize=32)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+import pytest
+
 from shim.faces.opencode2.dialects import PREVIEW, V2_JULY
 from shim.faces.opencode2.wire_event import Event
 from tests.conformance.test_opencode2_native import JULY
@@ -33,6 +35,7 @@ async def stories() -> AsyncIterator[tuple[list[Event], OpenCode2View]]:
         yield story.told, story.now
 
 
+@pytest.mark.slow  # plays all recordings; `tests/translate/test_recorded.py` has each of the newest versions in `make test`
 async def test_events_and_messages_are_as_the_document_says_and_have_the_fields_of_each_build() -> None:
     july, preview = Shapes(), Shapes()
     seen: set[str] = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,6 +18,7 @@ from tests.goldens.command import compare_golden, differences_since, split_diffe
 from tests.goldens.files import AcceptedDifference, Difference
 from tests.goldens.play import play
 from tests.goldens.timeline import Timeline, names, timeline
+from tests.support.recordings import newest_versions
 from universal.codec import Fact, Signal
 from universal.events import ItemDeltaData
 from universal.session.entries import Entries
@@ -26,24 +26,12 @@ from universal.session.messages import Messages
 from universal.turn import Input
 
 REPO = Path(__file__).parents[2]
-EVERY = 25
+EVERY = 40
 """Of the recordings, one of so many is compared in the fast suite, those of each newest version in the slow one, all nightly."""
 ALL_S = 1500
 OTHER_PROCESS_S = 120
 CHANGED = "codex/0.169.0/bash_ask_once"
-VERSION = re.compile(r"[-/](\d+(?:\.\d+)+)$")
 FACES = ("opencode1", "opencode2 v2_0", "opencode2 v2_july", "opencode2 preview", "opencode2 web_ui", "v1")
-
-
-def newest_versions() -> list[str]:
-    """The folders of recordings without those of earlier versions of the same program."""
-    newest: dict[str, tuple[tuple[int, ...], str]] = {}
-    for folder in {name.rpartition("/")[0] for name in files.names_on_disk()}:
-        found = VERSION.search(folder)
-        version = tuple(int(number) for number in found[1].split(".")) if found else ()
-        program = folder[: found.start()] if found else folder
-        newest[program] = max(newest.get(program, ((), "")), (version, folder))
-    return sorted(folder for _, folder in newest.values())
 
 
 @pytest.mark.timeout(OTHER_PROCESS_S)
@@ -109,7 +97,7 @@ def test_every_recording_has_a_golden() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(ALL_S)
 @pytest.mark.parametrize(
-    "folders", [newest_versions(), pytest.param(["*"], marks=pytest.mark.nightly)], ids=["newest versions", "all"]
+    "folders", [sorted(newest_versions()), pytest.param(["*"], marks=pytest.mark.nightly)], ids=["newest versions", "all"]
 )
 def test_clients_see_what_they_saw_in_recordings_of(folders: list[str]) -> None:
     done = subprocess.run(["scripts/goldens", "compare", *folders], cwd=REPO, capture_output=True, text=True, timeout=ALL_S)

@@ -16,6 +16,8 @@ from tests.support.live import Live, live
 
 FAKE = Path(__file__).resolve().parent.parent / "fakes" / "acp_hands.py"
 TURN_S = 20.0
+POLL_S = 0.005
+"""Seconds between two looks at a process: to look all the time takes from it what it needs."""
 HANDS = {"providerID": "hands", "modelID": "default"}
 
 
@@ -54,13 +56,13 @@ async def there(word: str) -> None:
     """Both: the command, and what it has started in a session of its own."""
     async with asyncio.timeout(TURN_S):
         while len(processes_with(word)) < 2:
-            await asyncio.sleep(0)
+            await asyncio.sleep(POLL_S)
 
 
 async def wait_for_processes_to_end(word: str) -> None:
     async with asyncio.timeout(TURN_S):
         while processes_with(word):
-            await asyncio.sleep(0)
+            await asyncio.sleep(POLL_S)
 
 
 # --- terminals ------------------------------------------------------------------------------------------

@@ -43,6 +43,8 @@ from universal.launch import LaunchOptions
 from universal.permissions import DirectoryRules, Rule
 
 WAIT_S = 10.0
+POLL_S = 0.005
+"""Seconds between two looks at a process: to look all the time takes from it what it needs."""
 
 
 @dataclass
@@ -93,12 +95,12 @@ class Pool:
                 await asyncio.wait(self.spares._ending)
             for spare in list(self.spares._spares.values()):
                 while spare.codec.catalogue is None and spare.is_usable:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(POLL_S)
 
     async def until_lost(self, number: int) -> None:
         async with asyncio.timeout(WAIT_S):
             while self.spares.count > number:
-                await asyncio.sleep(0)
+                await asyncio.sleep(POLL_S)
         await self.settle()
 
     async def take(self, directory: str, **options: object) -> int | None:
@@ -295,7 +297,7 @@ async def test_a_spare_is_prepared_as_soon_as_it_is_due(p: Pool, monkeypatch: py
     p.spares.start()
     async with asyncio.timeout(WAIT_S):
         while not preparations(spare):
-            await asyncio.sleep(0)
+            await asyncio.sleep(POLL_S)
 
 
 def preparations(spare: Spare) -> int:
@@ -483,7 +485,7 @@ async def test_a_spare_is_started_as_soon_as_it_is_due(p: Pool, monkeypatch: pyt
     p.spares.note_use(p.agent, p.project("two"))
     async with asyncio.timeout(WAIT_S):
         while p.spares.count < 2:
-            await asyncio.sleep(0)
+            await asyncio.sleep(POLL_S)
 
 
 async def test_two_sessions_never_get_the_same_spare(p: Pool) -> None:

@@ -67,6 +67,7 @@ def test_a_server_runs_a_turn_and_says_that_it_is_alone(tree: Path, tmp_path: Pa
     assert "Traceback" not in (tmp_path / "stderr").read_text()
 
 
+@pytest.mark.slow  # the other test, and those of `tests/unit/main/test_choose_store.py`, say it in `make test`
 def test_unit_tests_pass(tree: Path, tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *UNITS]
     done = subprocess.run(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import dataclass, field, fields, replace
+from copy import copy
+from dataclasses import MISSING, dataclass, field, fields, replace
 
 from universal.turn import (
     OURS,
@@ -69,6 +69,13 @@ class LawBook:
     """An offer that the agent gave back in an abort, which must be cancelled at once."""
     accepted: int = 0
     history: list[tuple[Input, str, list[Effect]]] = field(default_factory=list)
+
+    def copy(self) -> LawBook:
+        """A book that goes on from here. What its lists hold does not change."""
+        made = copy(self)
+        for name in _CONTAINERS:
+            setattr(made, name, getattr(self, name).copy())
+        return made
 
     def watch(self, machine: TurnMachine, input_: Input, key: str = "") -> list[Effect]:
         """Apply one input to the machine and check all laws."""
@@ -284,13 +291,21 @@ def walk(make: Callable[[], TurnMachine], prompts_waiting: int = 3, states: int 
         for input_, key in MOVES:
             if input_ is Input.PROMPT and len(book.pending + book.offered) == prompts_waiting:
                 continue
-            after, notes = _copy(machine), deepcopy(book)
+            after, notes = _copy(machine), book.copy()
             notes.watch(after, input_, book.key_of(input_, key, f"p{book.accepted + 1}"))
             if (outline := _outline(after, notes)) not in seen:
                 seen.add(outline)
                 todo.append((after, notes))
         law(f"there are no more than {states} states", len(seen) <= states)
     return len(seen)
+
+
+_CONTAINERS = tuple(each.name for each in fields(LawBook) if each.default_factory is not MISSING)
+_PAST = ("turns", "handed", "taken", "withdrawn", "cancelled", "accepted", "history")
+_STATE_NAMES = tuple(
+    each.name for each in fields(TurnMachine) if each.name not in ("turn", "ignored", "table", "queue", "offers")
+)
+_NOTE_NAMES = tuple(each.name for each in fields(LawBook) if each.name not in (*_PAST, "pending", "offered"))
 
 
 def _copy(machine: TurnMachine) -> TurnMachine:
@@ -301,12 +316,6 @@ def _copy(machine: TurnMachine) -> TurnMachine:
 
 def _outline(machine: TurnMachine, book: LawBook) -> tuple[object, ...]:
     """Two pairs with the same outline behave alike: numbers, names of prompts and the past do not matter."""
-    state = {f.name: getattr(machine, f.name) for f in fields(machine) if f.name not in ("turn", "ignored", "table")}
-    notes = {f.name: getattr(book, f.name) for f in fields(book)}
-    past = ("turns", "handed", "taken", "withdrawn", "cancelled", "accepted", "history")
-    state |= {"queue": len(machine.queue), "offers": len(machine.offers)}
-    notes |= {"pending": len(book.pending), "offered": len(book.offered)}
-    return (
-        *(frozenset(v) if isinstance(v, set) else v for v in state.values()),
-        *(frozenset(v) if isinstance(v, set) else v for k, v in notes.items() if k not in past),
-    )
+    values = (*(getattr(machine, name) for name in _STATE_NAMES), *(getattr(book, name) for name in _NOTE_NAMES))
+    lengths = (len(machine.queue), len(machine.offers), len(book.pending), len(book.offered))
+    return (*lengths, *(frozenset(value) if isinstance(value, set) else value for value in values))

@@ -8,16 +8,21 @@ The first line is {cmd, env, agent, version, scene, launch}; then one line per m
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, overload
 
+import pytest
+
 from shim.dev.record.driver import is_own
 from shim.dev.record.packs import read_rows, read_text, recordings_below
 
 ROOT = Path(__file__).parents[2] / "compat_fixtures" / "agents"
+VERSION = re.compile(r"[-/](\d+(?:\.\d+)+)$")
+"""At the end of a folder of recordings. `-again` or `-powers` behind it makes a program of its own."""
 OPENCODE2 = "opencode2/"
 """Beginning of the names of recordings of OpenCode 2's server, which stand beside those of agents: `opencode2/BUILD/SCENE`."""
 
@@ -99,6 +104,28 @@ def _all_names() -> tuple[str, ...]:
     """Looks at the folders once: a dozen files of tests ask while tests are collected."""
     found = [path for path in recordings_below(ROOT) if path.parent.name != "universal"]
     return tuple(str(path.relative_to(ROOT))[: -len(".jsonl")] for path in found)
+
+
+@cache
+def newest_versions() -> frozenset[str]:
+    """The folders of recordings without those of earlier versions of the same program."""
+    newest: dict[str, tuple[tuple[int, ...], str]] = {}
+    for folder in {name.rpartition("/")[0] for name in _all_names()}:
+        found = VERSION.search(folder)
+        version = tuple(int(number) for number in found[1].split(".")) if found else ()
+        program = folder[: found.start()] if found else folder
+        newest[program] = max(newest.get(program, ((), "")), (version, folder))
+    return frozenset(folder for _, folder in newest.values())
+
+
+def is_newest(name: str) -> bool:
+    """Whether a recording is of the newest version of its program that was recorded."""
+    return name.rpartition("/")[0] in newest_versions()
+
+
+def older_is_slow(value: object, is_older: bool) -> Any:
+    """A value of a parameter. `make test` plays recordings of the newest versions, `make test-slow` those of earlier ones."""
+    return pytest.param(value, marks=pytest.mark.slow) if is_older else value
 
 
 def read(name: str) -> Recording:

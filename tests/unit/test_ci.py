@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from itertools import chain, combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from _pytest.assertion import rewrite
 from _pytest.mark.expression import Expression
 
 from tests.conftest import pytest_terminal_summary
 from tests.support import worker_memory
+from tests.support.compiled_tests import compile_share
 from tests.support.worker_memory import MAX_MIB, WorkerMemory
 
 REPO = Path(__file__).resolve().parents[2]
@@ -131,6 +134,19 @@ def test_a_worker_that_keeps_too_much_memory_fails_the_run(
     memory.pytest_sessionfinish(session)
     assert session.exitstatus == code
     assert [line.split()[:3] for line in memory.excess()] == [["gw0", "holds", f"{mib}"]] * (code != pytest.ExitCode.OK)
+
+
+def test_a_worker_compiles_its_share_of_the_tests_once(
+    tmp_path: Path, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    files = [tmp_path / f"test_{name}.py" for name in "abc"]
+    for file in files:
+        file.write_text("def test_it():\n    assert 1 == 1\n")
+    assert compile_share(pytestconfig, files, 1, 2) == 1
+    assert [compile_share(pytestconfig, files, number, 2) for number in (0, 1)] == [2, 0]
+    for file in files:
+        assert rewrite._read_pyc(file, rewrite.get_cache_dir(file) / f"{file.stem}{rewrite.PYC_TAIL}") is not None
 
 
 def test_a_worker_tells_what_it_holds() -> None:

@@ -22,7 +22,7 @@ def alive(pid: int) -> bool:
 async def wait_for_exit(pid: int) -> bool:
     async with asyncio.timeout(5):
         while alive(pid):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.005)
     return True
 
 

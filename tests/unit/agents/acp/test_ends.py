@@ -319,7 +319,7 @@ def story(recording: Recording) -> Any:
     return told.turns(), shown, told.cards(), told.idle_items
 
 
-@pytest.mark.parametrize("late", [1, 3, 1000])
+@pytest.mark.parametrize("late", [1, pytest.param(3, marks=pytest.mark.slow), 1000])
 @pytest.mark.parametrize("version", sorted({recording.version for recording in load_all("acp")}))
 def test_a_recording_with_early_answers_gives_the_same_messages(version: str, late: int) -> None:
     tried = 0

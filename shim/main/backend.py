@@ -25,8 +25,6 @@ from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode1.routes.event import OPENCODE1
-from shim.faces.opencode2.probes import FILE as PROBE_FILE
-from shim.faces.opencode2.probes import ProbeFile
 from shim.faces.opencode2.services import FaceServices
 from shim.faces.opencode2.wire_event import FACE as OPENCODE2
 from shim.faces.v1.nodes import Nodes, NoNodes
@@ -348,7 +346,6 @@ async def start(
     plans = PlanReports(partial(_warn, services))
     sessions.deps.changes.observe(plans.note, (LimitsReported,))
     opencode2 = FaceServices(sessions, store, hub, clock=clock, ids=ids)
-    probe_file = ProbeFile(settings.data_dir / PROBE_FILE, opencode2.probes)
     projects = Projects(store, clock)
     sessions.deps.find_project = projects.identity
     worktrees = Worktrees(settings.data_dir, projects, host)
@@ -379,9 +376,8 @@ async def start(
     services.tui_control = TuiControl()
 
     async with AsyncExitStack() as ends:  # closes the parts in reverse order
-        for part in (trees, plugins, sessions, hooks, installs, probe_file):
+        for part in (trees, plugins, sessions, hooks, installs):
             ends.push_async_callback(part.close)
-        await probe_file.start()
         _observe_values(app, services, names)
         await sessions.start()
         await names.start()

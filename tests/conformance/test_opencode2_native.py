@@ -19,6 +19,7 @@ from tests.support.opencode2_oracle import check_event
 from tests.support.opencode2_replay import NATIVE, OURS, Comparison, all_scenes, journals, kinds, wire_events
 from tests.support.two_faces import second_of
 
+pytestmark = pytest.mark.usefixtures("july")
 Wire = dict[str, Any]
 
 SCENES = {

@@ -34,6 +34,7 @@ from tests.support.opencode2_script import STREAM, session_of
 from tests.support.puppet import Puppet
 from tests.support.shapes import differences, merge, shape
 
+pytestmark = pytest.mark.usefixtures("july")
 Wire = dict[str, Any]
 Found = set[tuple[str, ...]]
 

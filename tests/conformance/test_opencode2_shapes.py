@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shim.faces.opencode2.dialects import PREVIEW, V2_JULY
+from shim.faces.opencode2.dialects import PREVIEW
 from shim.faces.opencode2.wire_event import Event
 from tests.conformance.test_opencode2_native import JULY
 from tests.conformance.test_preview_native import LILDAX
+from tests.support.july_dialect import V2_JULY
 from tests.support.opencode2_replay import Shapes, journals, of_agents
 from tests.support.opencode2_story import synthetic_stories
 from tests.support.opencode2_views import OpenCode2View

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from shim.faces.opencode2.dialects import PREVIEW
 from tests.support.opencode2_replay import SECOND, Comparison, all_scenes, journals, kinds, wire_events
 
 Wire = dict[str, Any]
@@ -35,7 +36,7 @@ def turns(events: Iterable[Wire]) -> list[list[str]]:
 
 async def our_events(name: str) -> list[Wire]:
     """A recording of an agent as the preview would tell it."""
-    return wire_events((await journals(name))[0], name.split("/")[0], "preview")
+    return wire_events((await journals(name))[0], name.split("/")[0], PREVIEW)
 
 
 LILDAX = Comparison(SECOND / "lildax-1.18.18", "differences_preview.toml", SCENES, OURS, turns, our_events)

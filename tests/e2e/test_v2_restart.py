@@ -1,7 +1,6 @@
-"""The TUI of OpenCode 2 of July over a restart of the server on the same data directory and port.
+"""A TUI of OpenCode 2 over a restart of the server on the same data directory and port.
 
-It asks `/api/health` when it starts, and never again: after the restart it comes back with its stream, reads the sessions on its
-screen, and goes on. A call in the form of another build ends it at once (`undefined is not an object`). Played by `support.july`.
+It comes back with its stream, reads the sessions on its screen, and goes on. Played by `support.client2`.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from opencode import Opencode
 from opencode.types import ServerConnectedEvent, SessionIdleEvent, SessionMessageAssistant
 
 from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
-from .support.july import July
-from .support.wire import Json
+from .support.client2 import Client2
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 TURN_S = 60.0
@@ -26,52 +24,39 @@ def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
         yield made
 
 
-def calls_of(messages: list[Json]) -> list[Json]:
-    """What that TUI draws of each call: its fields in its own build's names."""
-    found = [part for one in messages if one["type"] == "assistant" for part in one["content"] if part["type"] == "tool"]
-    for call in found:
-        state = call["state"]
-        assert isinstance(state["structured"], dict), call
-        assert isinstance(state["content"], list), call
-        assert "metadata" not in state, call
-    return [{"name": call["name"], "status": call["state"]["status"]} for call in found]
-
-
 @pytest.mark.parametrize("kill", [pytest.param(False, id="stopped", marks=pytest.mark.nightly), pytest.param(True, id="killed")])
 def test_the_tui_goes_on_with_its_sessions_after_a_restart(server: Bench, kill: bool) -> None:
-    july = July(server.api)
-    session = july.begin(server.say("[scene:read_edit] edit", "edit README.md"))
-    before = july.idle(session)
+    client2 = Client2(server.api)
+    session = client2.begin(server.say("[scene:read_edit] edit", "edit README.md"))
+    before = client2.idle(session)
     assert before.tools()
     server.restart(kill=kill)
-    messages = july.reconnect()[session]
-    assert [call["status"] for call in calls_of(messages)] == [tool["status"] for tool in before.tools()]
-    assert [one["type"] for one in messages].count("idle") == 0, "that build knows no such message"
-    july.say(session, server.say("[scene:read_edit] once more", "edit README.md"))
-    after = july.idle(session)
+    messages = client2.reconnect()[session]
+    parts = [part for one in messages if one["type"] == "assistant" for part in one["content"]]
+    assert [part["state"]["status"] for part in parts if part["type"] == "tool"] == [tool["status"] for tool in before.tools()]
+    client2.say(session, server.say("[scene:read_edit] once more", "edit README.md"))
+    after = client2.idle(session)
     assert after.ends == ["succeeded"]
     assert [tool["status"] for tool in after.tools()] == ["completed"] * len(after.tools())
-    info = july.api.ask("GET", f"/api/session/{session}")["data"]
-    assert info["model"]["variant"] == "default", "it selects the model anew before each prompt otherwise"
-    july.close()
+    client2.close()
 
 
 def test_an_undo_after_the_restart_puts_its_file_back(server: Bench) -> None:
-    july = July(server.api)
+    client2 = Client2(server.api)
     readme = server.place.project / "README.md"
     written = readme.read_text()
-    session = july.begin(server.say("[scene:read_edit] edit", "edit README.md"))
-    july.idle(session)
+    session = client2.begin(server.say("[scene:read_edit] edit", "edit README.md"))
+    client2.idle(session)
     changed = readme.read_text()
     assert changed != written
     server.restart()
-    [prompt] = [one for one in july.reconnect()[session] if one["type"] == "user"]
-    staged = july.api.ask("POST", f"/api/session/{session}/revert/stage", {"messageID": prompt["id"]})["data"]
+    [prompt] = [one for one in client2.reconnect()[session] if one["type"] == "user"]
+    staged = client2.api.ask("POST", f"/api/session/{session}/revert/stage", {"messageID": prompt["id"]})["data"]
     assert [one["file"] for one in staged["files"]] == ["README.md"]
     assert readme.read_text() == written
-    july.api.ask("POST", f"/api/session/{session}/revert/clear", status=204)
+    client2.api.ask("DELETE", f"/api/session/{session}/revert", status=204)
     assert readme.read_text() == changed
-    july.close()
+    client2.close()
 
 
 def test_the_typed_client_goes_on_with_its_session(server: Bench) -> None:

@@ -57,7 +57,7 @@ from universal.registry import agents
 
 PLACE = "/golden"
 """Stands in goldens for the scratch folder of a run."""
-DIALECTS = ("v2_0", "v2_july", "preview", "web_ui")
+DIALECTS = ("v2_0", "preview")
 KEPT_OUTPUTS = (Fact, Signal, ToolCheck, Stop, InterruptProcess)
 """Lines for the agent and calls to the host are left out: nobody is there to take them."""
 REPLIES = {"accept": "once", "accept_for_session": "always", "reject": "reject"}

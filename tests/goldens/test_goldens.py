@@ -31,7 +31,7 @@ EVERY = 40
 ALL_S = 1500
 OTHER_PROCESS_S = 120
 CHANGED = "codex/0.169.0/bash_ask_once"
-FACES = ("opencode1", "opencode2 v2_0", "opencode2 v2_july", "opencode2 preview", "opencode2 web_ui", "v1")
+FACES = ("opencode1", "opencode2 v2_0", "opencode2 preview", "v1")
 
 
 @pytest.mark.timeout(OTHER_PROCESS_S)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shim.faces.opencode2.dialects import DIALECTS
+from shim.faces.opencode2.dialects import DIALECTS, PREVIEW
 from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
 from tests.support.opencode1_fold import Fold
@@ -118,10 +118,10 @@ def test_idle_fires_once_right_behind_each_end(history: bytes) -> None:
 
 @settings(max_examples=LAW_EXAMPLES // 4, deadline=None)
 @given(HISTORY)
-def test_older_dialects_are_not_sent_idle_and_status(history: bytes) -> None:
+def test_the_preview_is_not_sent_idle_and_status(history: bytes) -> None:
     for event in Walk(history).story.told:
         if event.type in ("session.idle", "session.status"):
-            assert [dialect.event(event) for dialect in DIALECTS.values() if dialect.name != "v2_0"] == [None, None, None]
+            assert PREVIEW.event(event) is None
 
 
 # --- tests of the test ----------------------------------------------------------------------------------------

@@ -179,11 +179,9 @@ class ApiClient:
 
 
 def dialect_of(options: Mapping[str, Any]) -> str:
-    """In which dialect of OpenCode 2's wire such a request is answered: `preview` for clients of 1.x, `v2_july` for those of
-    July, else what it says, else `v2_0`."""
+    """In which dialect of OpenCode 2's wire such a request is answered: `preview` for clients of 1.x, else what it says, else
+    `v2_0`."""
     agent = str((options.get("headers") or {}).get("User-Agent", ""))
-    if agent.startswith("opencode2/"):
-        return "v2_july"
     if agent.startswith("opencode/1."):
         return "preview"
     return str((options.get("params") or {}).get("dialect", "v2_0"))

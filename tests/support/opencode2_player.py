@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 from tests.support import opencode2_script as script
 from tests.support.api import Answer, EventStream
+from tests.support.july_dialect import part_of
 from tests.support.live import Live
 from tests.support.puppet import Puppet, PuppetPrompt
 
@@ -206,6 +207,8 @@ class Player:
                 return Answer(response.status, None, response.headers)
             text = await response.text(errors="replace")
             body = await response.json() if response.content_type == "application/json" and text else text
+        if self.dialect == "v2_july" and response.status == 200:
+            body = part_of(path.partition("?")[0], body)
         return Answer(response.status, body, response.headers)
 
     async def _response(self, row: Wire) -> None:

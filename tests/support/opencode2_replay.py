@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from shim.dev.record.packs import read_rows, recordings_in
-from shim.faces.opencode2.dialects import DIALECTS
+from shim.faces.opencode2.dialects import Dialect
+from tests.support.july_dialect import V2_JULY
 from tests.support.opencode2_fold import ENDS
 from tests.support.recordings import ROOT, is_ours, names
 from tests.support.replay import play
@@ -85,10 +86,9 @@ def native(scene: str, build: Path = NATIVE) -> Native:
 # --- of both --------------------------------------------------------------------------------------------------
 
 
-def wire_events(journal: Sequence[UniversalEvent], agent: str, dialect: str = "v2_july") -> list[Wire]:
+def wire_events(journal: Sequence[UniversalEvent], agent: str, dialect: Dialect = V2_JULY) -> list[Wire]:
     """A journal as it is told in a dialect."""
-    speaks = DIALECTS[dialect]
-    made = [speaks.event(event) for event in second_of(journal, agent)[1]]
+    made = [dialect.event(event) for event in second_of(journal, agent)[1]]
     return [event.wire() for event in made if event is not None]
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from shim.faces.opencode2.wire_event import ReadOnlyWire
+from shim.faces.opencode2.wire_event import ReadOnlyWire, Wire
 from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import obj
 
@@ -13,19 +13,12 @@ from universal.lib.jsonvalue import obj
 class Alias(NamedTuple):
     """A route of a dialect that `v2_0` has at another place. `operation` is the operation of `v2_0` that serves it.
 
-    Placeholders have the names of the path or of the query of that operation. `name` is the key of the rows that convert the
-    request and the answer, if these differ from the operation's rows.
+    Placeholders have the names of the path or of the query of that operation.
     """
 
     method: str
     path: str
     operation: str
-    name: str = ""
-
-    @property
-    def row(self) -> str:
-        """The key of the rows that convert its request and answer."""
-        return self.name or self.operation
 
 
 class NoContent(NamedTuple):
@@ -34,6 +27,11 @@ class NoContent(NamedTuple):
 
 Ask: TypeAlias = Callable[[RequestInput], RequestInput]
 Answer: TypeAlias = Callable[[Any], Any]
+
+
+def rename_fields(data: Mapping[str, object], fields: Mapping[str, str | None]) -> Wire:
+    """Rename the fields of `data`. A field whose new name is None is left out."""
+    return {name: value for key, value in data.items() if (name := fields.get(key, key)) is not None}
 
 
 def rename_body(**names: str) -> Ask:

@@ -1,4 +1,4 @@
-"""The services of the OpenCode 2 face: its events, clients' forms, probes, statistics. Holds no state of a session."""
+"""The services of the OpenCode 2 face: its events, clients' forms, statistics. Holds no state of a session."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from shim.faces.opencode2 import host
 from shim.faces.opencode2.events import render
 from shim.faces.opencode2.forms import Forms
-from shim.faces.opencode2.probes import Probes
 from shim.faces.opencode2.session_counts import CountedSessions
 from shim.faces.opencode2.stream import KEEP_S, READER_FRAMES
 from shim.faces.opencode2.wire_event import FACE, Event, ReadOnlyWire
@@ -48,13 +47,12 @@ def opencode2_face(maker: EventMaker) -> Face:
 
 
 class FaceServices:
-    """`probes` knows the clients, `forms` holds clients' forms, `counted` reads sessions for statistics."""
+    """`forms` holds clients' forms, `counted` reads sessions for statistics."""
 
     def __init__(self, manager: SessionManager, store: Store, hub: Hub, *, clock: Clock, ids: Ids) -> None:
         self._hub = hub
         self._maker = EventMaker(clock, ids)
         hub.add_face(opencode2_face(self._maker))
-        self.probes = Probes()
         self.forms = Forms(ids, self.publish)
         self.counted = CountedSessions(store, manager.loaded_session, manager.unloaded_state)
 

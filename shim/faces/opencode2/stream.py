@@ -50,7 +50,7 @@ class DialectEncoder:
 
     @property
     def joins(self) -> bool:
-        return self.dialect.joins
+        return False
 
     @property
     def heartbeat_s(self) -> float:

@@ -32,8 +32,7 @@ async def failure_message(client: Tui) -> str:
     [error] = seen
     assert error["type"] == "unknown"
     info = (await client.call("GET", f"/api/session/{client.session}")).body["data"]
-    if client.dialect == "v2_0":
-        assert info["outcome"] == "failed"
+    assert info["outcome"] == "failed"
     await client.assert_matches_server()
     assert await inbox(client) == []
     assert "send the next prompt" in error["message"], "it says what to do"
@@ -60,7 +59,7 @@ async def test_an_unknown_choice_is_named_and_the_prompt_can_be_resumed(client: 
     await client.call("POST", f"{base}/{switch}", body, status=204)
     waiting = await client.prompt("echo after all")
     assert names in await failure_message(client)
-    assert await message_types(client) == (["user", "idle"] if client.dialect == "v2_0" else ["user"])
+    assert await message_types(client) == ["user", "idle"]
     assert waiting["id"] in [one["id"] for one in (await client.call("GET", f"{base}/message")).body["data"]]
     back = {"model": {"providerID": "mock", "id": "mock"}} if switch == "model" else {"agent": "build"}
     await client.call("POST", f"{base}/{switch}", back, status=204)
@@ -72,50 +71,52 @@ async def test_an_unknown_choice_is_named_and_the_prompt_can_be_resumed(client: 
     assert (await message_types(client)).count("user") == 1, "it is the same prompt"
 
 
-async def test_the_next_prompt_takes_along_the_one_that_failed(r: Tui) -> None:
+async def test_the_next_prompt_takes_along_the_one_that_failed(client: Tui) -> None:
     """Clients of 2.1 cannot resume: another model, and anything that is sent, is enough."""
-    await r.new()
-    base = f"/api/session/{r.session}"
-    await r.call("POST", f"{base}/model", {"model": NONE}, status=204)
-    await r.prompt("echo what was asked")
-    await failure_message(r)
-    await r.call("POST", f"{base}/model", {"model": {"providerID": "mock", "id": "mock"}}, status=204)
-    await r.prompt("remember")
-    assert await r.end() == "succeeded"
-    await r.assert_matches_server()
-    assert await message_types(r) == ["user", "idle", "user", "assistant", "idle"]
-    [said] = r.texts()
+    await client.new()
+    base = f"/api/session/{client.session}"
+    await client.call("POST", f"{base}/model", {"model": NONE}, status=204)
+    await client.prompt("echo what was asked")
+    await failure_message(client)
+    await client.call("POST", f"{base}/model", {"model": {"providerID": "mock", "id": "mock"}}, status=204)
+    await client.prompt("remember")
+    assert await client.end() == "succeeded"
+    await client.assert_matches_server()
+    assert await message_types(client) == ["user", "idle", "user", "assistant", "idle"]
+    [said] = client.texts()
     assert "I was also told what others said" in said
 
 
-async def test_a_session_is_made_with_any_model(r: Tui) -> None:
-    body = {"model": NONE, "location": {"directory": str(r.live.directory)}}
-    made = (await r.call("POST", "/api/session", body)).body["data"]
+async def test_a_session_is_made_with_any_model(client: Tui) -> None:
+    body = {"model": NONE, "location": {"directory": str(client.live.directory)}}
+    made = (await client.call("POST", "/api/session", body)).body["data"]
     assert made["model"]["providerID"] == "nosuch"
-    r.session = made["id"]
-    await r.prompt("echo hello")
-    assert 'Provider not found: "nosuch"' in await failure_message(r)
-    assert "mock" in (await r.call("GET", "/api/model")).body["data"][0]["id"]
+    client.session = made["id"]
+    await client.prompt("echo hello")
+    assert 'Provider not found: "nosuch"' in await failure_message(client)
+    assert "mock" in (await client.call("GET", "/api/model")).body["data"][0]["id"]
 
 
-async def test_resumed_again_without_a_change_it_fails_again(r: Tui) -> None:
-    await r.new()
-    base = f"/api/session/{r.session}"
-    await r.call("POST", f"{base}/agent", {"agent": "nosuch"}, status=204)
-    await r.prompt("echo hello")
-    await failure_message(r)
-    await r.call("POST", f"{base}/resume", status=204)
-    assert await r.end() == "failed"
-    assert await message_types(r) == ["user", "idle", "idle"]
+async def test_resumed_again_without_a_change_it_fails_again(client: Tui) -> None:
+    await client.new()
+    base = f"/api/session/{client.session}"
+    await client.call("POST", f"{base}/agent", {"agent": "nosuch"}, status=204)
+    await client.prompt("echo hello")
+    await failure_message(client)
+    await client.call("POST", f"{base}/resume", status=204)
+    assert await client.end() == "failed"
+    assert await message_types(client) == ["user", "idle", "idle"]
 
 
-async def test_a_queued_prompt_goes_to_the_sessions_model_at_dispatch(r: Tui) -> None:
-    await r.new()
-    await r.prompt("echo hello", resume=False)
-    await r.call("POST", f"/api/session/{r.session}/agent", {"agent": "plan"}, status=204)
-    await r.call("POST", f"/api/session/{r.session}/resume", status=204)
-    await r.end()
+async def test_a_queued_prompt_goes_to_the_sessions_model_at_dispatch(client: Tui) -> None:
+    await client.new()
+    await client.prompt("echo hello", resume=False)
+    await client.call("POST", f"/api/session/{client.session}/agent", {"agent": "plan"}, status=204)
+    await client.call("POST", f"/api/session/{client.session}/resume", status=204)
+    await client.end()
     [answer] = [
-        one for one in (await r.call("GET", f"/api/session/{r.session}/message")).body["data"] if one["type"] == "assistant"
+        one
+        for one in (await client.call("GET", f"/api/session/{client.session}/message")).body["data"]
+        if one["type"] == "assistant"
     ]
     assert answer["agent"] == "plan"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,14 +11,12 @@ from aiohttp.test_utils import make_mocked_request
 
 from shim.faces.opencode2.negotiation import dialect_of
 from shim.lib.errors import InvalidRequest
-from shim.main.app import SERVICES
 from tests.support.api import EventStream
-from tests.support.live import TURN_S, Live, live
+from tests.support.live import TURN_S, Live
 from tests.support.oracle import check_preview_event, check_response
 
 Wire = dict[str, Any]
 TUI_1 = {"User-Agent": "opencode/1.18.33"}
-JULY = {"User-Agent": "opencode2/2.0.0-v2.20260717"}
 BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"}
 ANY = {"User-Agent": "node"}
 DIRECTORY = {"x-opencode-directory": "%2Fa"}
@@ -39,8 +36,6 @@ def dialect(server: Live, method: str, path: str, headers: dict[str, str]) -> st
         ("GET", "/api/session", {}, "v2_0"),
         ("GET", "/api/session", {"User-Agent": "opencode/latest/2.0.26/cli"}, "v2_0"),
         ("GET", "/api/event", BROWSER, "v2_0"),
-        # the program of July, which asks /api/health once and goes on with a server that was restarted
-        ("GET", "/api/event", JULY, "v2_july"),
         ("GET", "/api/session", TUI_1, "preview"),
         ("GET", "/api/session", {"User-Agent": "lildax/1.18.18"}, "preview"),
         # the SDK of 1.19, as it names its directory
@@ -52,7 +47,7 @@ def dialect(server: Live, method: str, path: str, headers: dict[str, str]) -> st
         ("POST", "/api/pty", {**ANY, **DIRECTORY}, "v2_0"),
         ("POST", "/api/session/global/form/frm_1/reply", {**ANY, **DIRECTORY}, "v2_0"),
         # who says it
-        ("GET", "/api/session?dialect=v2_july", TUI_1, "v2_july"),
+        ("GET", "/api/session?dialect=preview", ANY, "preview"),
         ("GET", "/api/session", {**TUI_1, "x-opencode-dialect": "v2_0"}, "v2_0"),
     ],
 )
@@ -60,58 +55,12 @@ async def test_each_client_gets_its_dialect(server: Live, method: str, path: str
     assert dialect(server, method, path, headers) == wanted
 
 
-@pytest.mark.parametrize(("letter", "name"), [("R", "v2_0"), ("J", "v2_july"), ("P", "preview"), ("W", "web_ui")])
-async def test_a_letter_of_older_scripts_names_its_dialect(server: Live, letter: str, name: str) -> None:
-    assert dialect(server, "GET", f"/api/session?dialect={letter}", TUI_1) == name
-    assert dialect(server, "GET", "/api/session", {"x-opencode-dialect": letter}) == name
-
-
 async def test_an_unknown_dialect_is_refused_with_the_list_of_names(server: Live) -> None:
-    with pytest.raises(
-        InvalidRequest, match=r"Unknown dialect 'X'. Give one of v2_0, v2_july, preview, web_ui, or leave it out."
-    ):
+    with pytest.raises(InvalidRequest, match=r"Unknown dialect 'X'. Give one of v2_0, preview, or leave it out."):
         dialect(server, "GET", "/api/session?dialect=X", {})
     async with server.api.raw.get("/api/session", params={"dialect": "v2_1"}) as answer:
         assert answer.status == 400
-        assert "v2_0, v2_july, preview, web_ui" in await answer.text()
-
-
-async def test_the_last_probe_counts_for_each_client(server: Live) -> None:
-    probes = server.api.raw.server.app[SERVICES].opencode2.probes  # type: ignore[union-attr]
-    for path, headers, wanted in (
-        ("/api/health", ANY, "v2_july"),
-        ("/api/health", BROWSER, "web_ui"),
-        ("/api/health", TUI_1, None),
-        ("/api/info", ANY, "v2_0"),
-    ):
-        async with server.api.raw.get(path, headers=headers) as answer:
-            assert answer.status == 200
-        assert probes.last(("127.0.0.1", headers["User-Agent"])) == wanted, path
-
-
-async def test_a_program_of_the_july_series_that_asks_for_info_speaks_the_release(server: Live) -> None:
-    async with server.api.raw.get("/api/info", headers=JULY) as answer:
-        assert answer.status == 200
-    assert dialect(server, "GET", "/api/event", JULY) == "v2_0"
-    async with server.api.raw.get("/api/health", headers=JULY) as answer:
-        assert answer.status == 200
-    assert dialect(server, "GET", "/api/event", JULY) == "v2_july"
-
-
-@pytest.mark.parametrize(
-    ("probe", "headers", "wanted"),
-    [(None, JULY, "v2_july"), ("/api/info", JULY, "v2_0"), ("/api/health", ANY, "v2_july"), ("/api/health", BROWSER, "web_ui")],
-)
-async def test_a_client_keeps_its_dialect_when_the_server_was_restarted(
-    tmp_path: Path, probe: str | None, headers: dict[str, str], wanted: str
-) -> None:
-    """It asks nothing twice: it comes back with its stream, and with the sessions on its screen."""
-    async with live(tmp_path) as before:
-        if probe is not None:
-            async with before.api.raw.get(probe, headers=headers) as answer:
-                assert answer.status == 200
-    async with live(tmp_path) as after:
-        assert dialect(after, "GET", "/api/event", headers) == wanted
+        assert "v2_0, preview" in await answer.text()
 
 
 async def test_the_home_page_of_the_web_ui_gets_its_five_thousand(server: Live) -> None:
@@ -211,15 +160,13 @@ async def test_questions_of_the_preview_are_no_forms(preview: Preview) -> None:
 async def test_clients_that_know_forms_are_not_asked_twice(preview: Preview, server: Live) -> None:
     session = await preview.begin("question")
     asked = await preview.until("question.v2.asked")
-    for name in ("v2_july", "v2_0"):
-        for path, wanted in (
-            (f"/api/session/{session}/question", 0),
-            ("/api/question/request", 0),
-            (f"/api/session/{session}/form", 1),
-        ):
-            place = {"location[directory]": str(server.directory), "dialect": name}
-            async with server.api.raw.get(path, params=place) as answer:
-                assert len((await answer.json())["data"]) == wanted, (name, path)
+    for path, wanted in (
+        (f"/api/session/{session}/question", 0),
+        ("/api/question/request", 0),
+        (f"/api/session/{session}/form", 1),
+    ):
+        async with server.api.raw.get(path, params={"location[directory]": str(server.directory)}) as answer:
+            assert len((await answer.json())["data"]) == wanted, path
     path = f"/api/session/{session}/question/{asked['id']}/reject"
     await preview.call("v2.session.question.reject", "POST", path, status=204)
     assert (await preview.until("question.v2.rejected"))["requestID"] == asked["id"]

@@ -22,36 +22,36 @@ async def shell_output(client: Tui, command: str) -> str:
     return str(next(one for one in messages if one["type"] == "shell")["output"]["output"]).strip()
 
 
-async def test_commands_have_them(r: Tui) -> None:
-    await r.new()
-    await put(r, {"GREETING": "hello there", "OPENCODE_SERVER_PASSWORD": "of another server"})
-    assert await shell_output(r, 'echo "$GREETING" "$OPENCODE_SERVER_PASSWORD" "${PATH:+path}"') == "hello there  path"
-    await put(r, {"OTHER": "1"})
-    assert await shell_output(r, 'echo "<$GREETING>" $OTHER') == "<> 1"
+async def test_commands_have_them(client: Tui) -> None:
+    await client.new()
+    await put(client, {"GREETING": "hello there", "OPENCODE_SERVER_PASSWORD": "of another server"})
+    assert await shell_output(client, 'echo "$GREETING" "$OPENCODE_SERVER_PASSWORD" "${PATH:+path}"') == "hello there  path"
+    await put(client, {"OTHER": "1"})
+    assert await shell_output(client, 'echo "<$GREETING>" $OTHER') == "<> 1"
 
 
-async def test_the_agent_is_restarted_with_the_next_prompt(r: Tui) -> None:
-    services: Services = r.live.api.raw.server.app[SERVICES]  # type: ignore[union-attr]
-    await r.turn("echo one")
-    actor = await services.sessions.actor(r.session)
+async def test_the_agent_is_restarted_with_the_next_prompt(client: Tui) -> None:
+    services: Services = client.live.api.raw.server.app[SERVICES]  # type: ignore[union-attr]
+    await client.turn("echo one")
+    actor = await services.sessions.actor(client.session)
     assert actor.alive
-    await put(r, {"GREETING": "hello"})
+    await put(client, {"GREETING": "hello"})
     assert not actor.alive
-    await r.turn("echo two")
+    await client.turn("echo two")
     assert actor.alive
-    await put(r, {"GREETING": "hello"})
+    await put(client, {"GREETING": "hello"})
     assert actor.alive, "nothing has changed"
-    await r.prompt("hang")
-    while not r.running:
-        await r.take_next()
-    await put(r, {})
+    await client.prompt("hang")
+    while not client.running:
+        await client.take_next()
+    await put(client, {})
     assert actor.alive, "what runs is not disturbed"
-    await r.interrupt()
-    await r.end()
+    await client.interrupt()
+    await client.end()
     assert not actor.alive
 
 
 @pytest.mark.parametrize("variables", [{"A=B": "x"}, {"": "x"}, {"A": "a\0b"}, {"A": 1}])
-async def test_malformed_variables_are_refused(r: Tui, variables: dict[str, Any]) -> None:
-    await r.new()
-    assert (await put(r, variables, status=400)).body["_tag"] == "InvalidRequestError"
+async def test_malformed_variables_are_refused(client: Tui, variables: dict[str, Any]) -> None:
+    await client.new()
+    assert (await put(client, variables, status=400)).body["_tag"] == "InvalidRequestError"

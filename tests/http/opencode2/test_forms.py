@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from shim.faces.opencode2.forms import MAX_OPEN
 from tests.http.opencode2.client import Tui
 from tests.support.live import live
@@ -36,7 +34,7 @@ async def test_a_form_is_created_published_listed_and_answered(client: Tui) -> N
     base = f"/api/session/{client.session}/form"
     assert (await client.call("GET", base)).body["data"] == [form]
     place = {"location[directory]": str(client.live.directory)}
-    listed = await client.call("GET", "/api/form/request" if client.dialect == "v2_july" else "/api/form", **place)
+    listed = await client.call("GET", "/api/form", **place)
     assert listed.body["data"] == [form]
     assert client.session not in (await client.call("GET", "/api/session/active")).body["data"], "nothing runs"
     wrong = await client.call("POST", f"{base}/{form['id']}/reply", {"answer": {"name": "x" * 11}}, status=400)
@@ -50,48 +48,47 @@ async def test_a_form_is_created_published_listed_and_answered(client: Tui) -> N
     assert (await client.call("GET", base)).body["data"] == []
 
 
-async def test_cancelled_with_the_reason(r: Tui) -> None:
-    await r.new()
-    form = (await create(r, id="frm_mine"))["data"]
+async def test_cancelled_with_the_reason(client: Tui) -> None:
+    await client.new()
+    form = (await create(client, id="frm_mine"))["data"]
     assert form["id"] == "frm_mine"
-    assert (await create(r, id="frm_mine", status=409))["_tag"] == "ConflictError"
-    path = f"/api/session/{r.session}/form/frm_mine"
-    assert (await r.call("GET", path)).body["data"]["state"] == {"status": "pending"}
-    await r.call("DELETE", path, status=204, message="not now")
-    assert (await next_event(r, "form.cancelled"))["id"] == "frm_mine"
-    assert (await r.call("GET", path)).body["data"]["state"] == {"status": "cancelled", "message": "not now"}
-    await r.call("DELETE", path, status=409)
+    assert (await create(client, id="frm_mine", status=409))["_tag"] == "ConflictError"
+    path = f"/api/session/{client.session}/form/frm_mine"
+    assert (await client.call("GET", path)).body["data"]["state"] == {"status": "pending"}
+    await client.call("DELETE", path, status=204, message="not now")
+    assert (await next_event(client, "form.cancelled"))["id"] == "frm_mine"
+    assert (await client.call("GET", path)).body["data"]["state"] == {"status": "cancelled", "message": "not now"}
+    await client.call("DELETE", path, status=409)
 
 
-async def test_a_global_form_belongs_to_no_session(r: Tui) -> None:
-    form = (await create(r, "global"))["data"]
+async def test_a_global_form_belongs_to_no_session(client: Tui) -> None:
+    form = (await create(client, "global"))["data"]
     assert form["sessionID"] == "global"
-    assert (await r.call("GET", "/api/session/global/form")).body["data"] == [form]
-    await r.call("POST", f"/api/session/global/form/{form['id']}/reply", {"answer": {"name": "Ann"}}, status=204)
-    detail = (await r.call("GET", f"/api/session/global/form/{form['id']}")).body["data"]
+    assert (await client.call("GET", "/api/session/global/form")).body["data"] == [form]
+    await client.call("POST", f"/api/session/global/form/{form['id']}/reply", {"answer": {"name": "Ann"}}, status=204)
+    detail = (await client.call("GET", f"/api/session/global/form/{form['id']}")).body["data"]
     assert detail["state"] == {"status": "answered", "answer": {"name": "Ann"}}
-    missing = await create(r, "ses_none", status=404)
+    missing = await create(client, "ses_none", status=404)
     assert missing["_tag"] == "SessionNotFoundError"
 
 
-async def test_beside_an_agents_question(r: Tui) -> None:
-    await r.new()
-    await r.prompt("question")
-    asked = (await next_event(r, "form.created"))["form"]
-    made = (await create(r))["data"]
-    assert [one["id"] for one in (await r.call("GET", f"/api/session/{r.session}/form")).body["data"]] == [
+async def test_beside_an_agents_question(client: Tui) -> None:
+    await client.new()
+    await client.prompt("question")
+    asked = (await next_event(client, "form.created"))["form"]
+    made = (await create(client))["data"]
+    assert [one["id"] for one in (await client.call("GET", f"/api/session/{client.session}/form")).body["data"]] == [
         asked["id"],
         made["id"],
     ]
-    assert (await create(r, id=asked["id"], status=409))["_tag"] == "ConflictError"
-    await r.call("DELETE", f"/api/session/{r.session}/form/{asked['id']}", status=204)
-    assert [one["id"] for one in (await r.call("GET", f"/api/session/{r.session}/form")).body["data"]] == [made["id"]]
-    await r.interrupt()
+    assert (await create(client, id=asked["id"], status=409))["_tag"] == "ConflictError"
+    await client.call("DELETE", f"/api/session/{client.session}/form/{asked['id']}", status=204)
+    assert [one["id"] for one in (await client.call("GET", f"/api/session/{client.session}/form")).body["data"]] == [made["id"]]
+    await client.interrupt()
 
 
-@pytest.mark.parametrize("dialect", ["preview", "web_ui"])
-async def test_clients_that_know_only_questions_are_not_troubled(tmp_path: Any, dialect: str) -> None:
-    async with live(tmp_path) as server, server.api.stream("/api/event", params={"dialect": dialect}) as events:
+async def test_clients_that_know_only_questions_are_not_troubled(tmp_path: Any) -> None:
+    async with live(tmp_path) as server, server.api.stream("/api/event", params={"dialect": "preview"}) as events:
         session = await server.session()
         body = {"title": "Who?", "fields": FIELDS, "metadata": {"kind": "question"}}
         await server.api.post(f"/api/session/{session}/form", body, status=200)
@@ -100,9 +97,11 @@ async def test_clients_that_know_only_questions_are_not_troubled(tmp_path: Any, 
             pass
 
 
-async def test_open_forms_are_limited(r: Tui) -> None:
-    await r.new()
+async def test_open_forms_are_limited(client: Tui) -> None:
+    await client.new()
     for _ in range(MAX_OPEN):
-        await create(r)
-    async with r.live.api.raw.post(f"/api/session/{r.session}/form", json={"title": "Who?", "fields": FIELDS}) as answer:
+        await create(client)
+    async with client.live.api.raw.post(
+        f"/api/session/{client.session}/form", json={"title": "Who?", "fields": FIELDS}
+    ) as answer:
         assert answer.status == 429

@@ -14,7 +14,7 @@ TEXT = "/api/experimental/generate"
 
 async def test_a_text_of_no_session(client: Tui) -> None:
     sessions = (await client.call("GET", "/api/session")).body["data"]
-    path = TEXT if client.dialect == "v2_0" else "/api/generate"
+    path = TEXT
     model = {"providerID": "mock", "id": "mock"}
     assert (await client.call("POST", path, {"prompt": "echo a title"})).body == {"data": {"text": "a title"}}
     assert (await client.call("POST", path, {"prompt": "echo another", "model": model})).body == {"data": {"text": "another"}}
@@ -27,41 +27,41 @@ async def test_a_text_of_no_session(client: Tui) -> None:
     assert client.starts == 1, "no event was told of the others"
 
 
-async def test_a_text_of_a_session_that_works(r: Tui) -> None:
-    await r.turn("echo hello")
-    await r.prompt("hang")
-    while r.types[-1:] != ["session.text.delta"]:  # interrupted before it is handed over, it would wait
-        await r.take_next()
-    path = f"/api/session/{r.session}/generate"
-    said = (await r.call("POST", path, {"prompt": "help"})).body["data"]["text"]
+async def test_a_text_of_a_session_that_works(client: Tui) -> None:
+    await client.turn("echo hello")
+    await client.prompt("hang")
+    while client.types[-1:] != ["session.text.delta"]:  # interrupted before it is handed over, it would wait
+        await client.take_next()
+    path = f"/api/session/{client.session}/generate"
+    said = (await client.call("POST", path, {"prompt": "help"})).body["data"]["text"]
     assert "echo" in said, "the mock lists its words"
-    await r.interrupt()
-    await r.end()
-    messages = (await r.call("GET", f"/api/session/{r.session}/message")).body["data"]
+    await client.interrupt()
+    await client.end()
+    messages = (await client.call("GET", f"/api/session/{client.session}/message")).body["data"]
     assert [one["text"] for one in messages if one["type"] == "user"] == ["hang", "echo hello"]
 
 
 @pytest.mark.parametrize("word", ["tool", "edit", "permission", "question", "crash", "error"])
-async def test_an_answer_without_text_is_an_error(r: Tui, word: str) -> None:
-    answer = await r.call("POST", TEXT, {"prompt": word}, status=503)
+async def test_an_answer_without_text_is_an_error(client: Tui, word: str) -> None:
+    answer = await client.call("POST", TEXT, {"prompt": word}, status=503)
     assert answer.body["_tag"] == "ServiceUnavailableError"
     assert answer.body["service"] == "mock"
     assert answer.body["message"]
-    assert not list(r.live.directory.iterdir()), "nothing was done"
+    assert not list(client.live.directory.iterdir()), "nothing was done"
 
 
-async def test_an_unknown_model_and_session(r: Tui) -> None:
+async def test_an_unknown_model_and_session(client: Tui) -> None:
     model = {"providerID": "nosuch", "id": "x"}
-    assert "nosuch" in (await r.call("POST", TEXT, {"prompt": "echo", "model": model}, status=400)).body["message"]
-    missing = await r.call("POST", "/api/session/ses_none/generate", {"prompt": "echo"}, status=404)
+    assert "nosuch" in (await client.call("POST", TEXT, {"prompt": "echo", "model": model}, status=400)).body["message"]
+    missing = await client.call("POST", "/api/session/ses_none/generate", {"prompt": "echo"}, status=404)
     assert missing.body["sessionID"] == "ses_none"
 
 
-async def test_generating_text_is_bounded_in_time_and_number(r: Tui, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_generating_text_is_bounded_in_time_and_number(client: Tui, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GENERATE_S", 1.0)
-    answers = await asyncio.gather(*(r.live.api.raw.post(TEXT, json={"prompt": "hang"}) for _ in range(module.AT_ONCE + 1)))
+    answers = await asyncio.gather(*(client.live.api.raw.post(TEXT, json={"prompt": "hang"}) for _ in range(module.AT_ONCE + 1)))
     said = [(await one.json())["message"] for one in answers]
     assert [one.status for one in answers] == [503] * (module.AT_ONCE + 1)
     assert sum("at the same time" in one for one in said) == 1
     assert sum("did not answer within 1 s" in one for one in said) == module.AT_ONCE
-    assert (await r.call("POST", TEXT, {"prompt": "echo again"})).body["data"]["text"] == "again"
+    assert (await client.call("POST", TEXT, {"prompt": "echo again"})).body["data"]["text"] == "again"

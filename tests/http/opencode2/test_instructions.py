@@ -9,8 +9,7 @@ from tests.http.opencode2.client import Tui
 
 
 def base(client: Tui) -> str:
-    place = "/api/experimental/session" if client.dialect == "v2_0" else "/api/session"
-    return f"{place}/{client.session}/instructions/entries"
+    return f"/api/experimental/session/{client.session}/instructions/entries"
 
 
 async def entries(client: Tui) -> list[dict[str, Any]]:
@@ -53,31 +52,31 @@ async def test_instructions_are_set_listed_sent_and_removed(client: Tui) -> None
     assert kinds == ["user", "user", "system", "user"], "before the prompt that it goes along with"
 
 
-async def test_malformed_instructions_are_refused(r: Tui) -> None:
-    await r.new()
-    assert (await r.call("PUT", f"{base(r)}/Not.A.Key", {"value": 1}, status=400)).body["_tag"] == "InvalidRequestError"
-    large = await r.call("PUT", f"{base(r)}/large", {"value": "x" * MAX_VALUE_BYTES}, status=413)
+async def test_malformed_instructions_are_refused(client: Tui) -> None:
+    await client.new()
+    assert (await client.call("PUT", f"{base(client)}/Not.A.Key", {"value": 1}, status=400)).body["_tag"] == "InvalidRequestError"
+    large = await client.call("PUT", f"{base(client)}/large", {"value": "x" * MAX_VALUE_BYTES}, status=413)
     assert large.body["_tag"] == "InstructionEntryValueTooLargeError"
     assert (large.body["actualBytes"], large.body["maxBytes"]) == (MAX_VALUE_BYTES + 2, MAX_VALUE_BYTES)
-    assert await entries(r) == []
-    missing = await r.call("GET", "/api/experimental/session/ses_none/instructions/entries", status=404)
+    assert await entries(client) == []
+    missing = await client.call("GET", "/api/experimental/session/ses_none/instructions/entries", status=404)
     assert missing.body["_tag"] == "SessionNotFoundError"
 
 
-async def test_instructions_are_limited(r: Tui) -> None:
-    await r.new()
+async def test_instructions_are_limited(client: Tui) -> None:
+    await client.new()
     for number in range(MAX_ENTRIES):
-        await r.call("PUT", f"{base(r)}/entry{number}", {"value": number}, status=204)
-    async with r.live.api.raw.put(f"{base(r)}/more", json={"value": 1}) as answer:
+        await client.call("PUT", f"{base(client)}/entry{number}", {"value": number}, status=204)
+    async with client.live.api.raw.put(f"{base(client)}/more", json={"value": 1}) as answer:
         assert answer.status == 429
-    await r.call("PUT", f"{base(r)}/entry0", {"value": "another"}, status=204)
-    assert len(await entries(r)) == MAX_ENTRIES
+    await client.call("PUT", f"{base(client)}/entry0", {"value": "another"}, status=204)
+    assert len(await entries(client)) == MAX_ENTRIES
 
 
-async def test_a_fork_has_them(r: Tui) -> None:
-    await r.new()
-    await r.call("PUT", f"{base(r)}/style", {"value": "Be brief."}, status=204)
-    await r.prompt("echo hello")
-    await r.end()
-    r.session = (await r.call("POST", f"/api/session/{r.session}/fork", {})).body["data"]["id"]
-    assert await entries(r) == [{"key": "style", "value": "Be brief."}]
+async def test_a_fork_has_them(client: Tui) -> None:
+    await client.new()
+    await client.call("PUT", f"{base(client)}/style", {"value": "Be brief."}, status=204)
+    await client.prompt("echo hello")
+    await client.end()
+    client.session = (await client.call("POST", f"/api/session/{client.session}/fork", {})).body["data"]["id"]
+    assert await entries(client) == [{"key": "style", "value": "Be brief."}]

@@ -47,14 +47,12 @@ async def test_a_moved_session_goes_on_in_the_other_directory(client: Tui, secon
     [event] = seen
     assert event["data"]["location"] == {"directory": str(second_project / "sub")}
     assert event["data"]["projectID"] == now["projectID"]
-    if client.dialect == "v2_0":
-        assert event["data"]["subpath"] == now["subpath"] == "sub"
+    assert event["data"]["subpath"] == now["subpath"] == "sub"
     messages = (await client.call("GET", f"/api/session/{client.session}/message", order="asc")).body["data"]
     kinds = [one["type"] for one in messages]
-    if client.dialect == "v2_0":
-        moved = messages[kinds.index("location-switched")]
-        assert moved["previous"]["location"] == was["location"]
-        assert kinds.index("location-switched") < [one["id"] for one in messages].index(waiting["id"])
+    moved = messages[kinds.index("location-switched")]
+    assert moved["previous"]["location"] == was["location"]
+    assert kinds.index("location-switched") < [one["id"] for one in messages].index(waiting["id"])
     assert "also told what others said" in " ".join(client.texts()), "the agent is a new one, and is told"
     listed = (await client.call("GET", "/api/session", directory=str(second_project / "sub"))).body["data"]
     assert [one["id"] for one in listed] == [client.session]
@@ -62,47 +60,48 @@ async def test_a_moved_session_goes_on_in_the_other_directory(client: Tui, secon
     await client.assert_matches_server()
 
 
-async def test_commands_run_there(r: Tui, second_project: Path) -> None:
-    await r.new()
-    await move(r, second_project)
-    await r.call("POST", f"/api/session/{r.session}/shell", {"command": "pwd"}, status=204)
-    [shell] = [one for one in (await r.call("GET", f"/api/session/{r.session}/message")).body["data"] if one["type"] == "shell"]
+async def test_commands_run_there(client: Tui, second_project: Path) -> None:
+    await client.new()
+    await move(client, second_project)
+    await client.call("POST", f"/api/session/{client.session}/shell", {"command": "pwd"}, status=204)
+    page = (await client.call("GET", f"/api/session/{client.session}/message")).body["data"]
+    [shell] = [one for one in page if one["type"] == "shell"]
     assert shell["output"]["output"].strip() == str(second_project)
 
 
-async def test_impossible_moves_are_refused(r: Tui, second_project: Path) -> None:
-    await r.new()
-    await move(r, r.live.directory)
-    assert "session.moved" not in r.types
-    assert "There is no directory" in (await move(r, second_project / "none", status=400)).body["message"]
-    await r.prompt("hang")
-    while not r.running:
-        await r.take_next()
-    assert "is at work" in (await move(r, second_project, status=400)).body["message"]
-    await r.interrupt()
-    await r.end()
-    await move(r, second_project)
-    assert (await info(r))["location"] == {"directory": str(second_project)}
+async def test_impossible_moves_are_refused(client: Tui, second_project: Path) -> None:
+    await client.new()
+    await move(client, client.live.directory)
+    assert "session.moved" not in client.types
+    assert "There is no directory" in (await move(client, second_project / "none", status=400)).body["message"]
+    await client.prompt("hang")
+    while not client.running:
+        await client.take_next()
+    assert "is at work" in (await move(client, second_project, status=400)).body["message"]
+    await client.interrupt()
+    await client.end()
+    await move(client, second_project)
+    assert (await info(client))["location"] == {"directory": str(second_project)}
 
 
-async def test_an_undo_of_what_was_done_elsewhere_touches_no_file(r: Tui, second_project: Path) -> None:
+async def test_an_undo_of_what_was_done_elsewhere_touches_no_file(client: Tui, second_project: Path) -> None:
     """The same names may be there, and are somebody else's."""
-    await r.new()
-    await r.prompt("edit")
-    await r.end()
-    [changed] = [file.name for file in r.live.directory.iterdir() if file.is_file()]
+    await client.new()
+    await client.prompt("edit")
+    await client.end()
+    [changed] = [file.name for file in client.live.directory.iterdir() if file.is_file()]
     (second_project / changed).write_text("somebody else's\n")
-    await move(r, second_project)
-    await r.turn("echo after")
+    await move(client, second_project)
+    await client.turn("echo after")
     first = next(
         one["id"]
-        for one in (await r.call("GET", f"/api/session/{r.session}/message", order="asc")).body["data"]
+        for one in (await client.call("GET", f"/api/session/{client.session}/message", order="asc")).body["data"]
         if one["type"] == "user"
     )
-    staged = await r.call("POST", f"/api/session/{r.session}/revert/stage", {"messageID": first, "files": True})
+    staged = await client.call("POST", f"/api/session/{client.session}/revert/stage", {"messageID": first, "files": True})
     assert staged.body["data"]["messageID"] == first
     assert (second_project / changed).read_text() == "somebody else's\n"
-    assert (r.live.directory / changed).exists()
+    assert (client.live.directory / changed).exists()
 
 
 async def test_roots_hold(tmp_path: Path, second_project: Path) -> None:

@@ -37,26 +37,21 @@ async def test_the_same_prompt_twice_is_one_prompt(client: Tui) -> None:
     assert client.texts() == ["once"]
 
 
-async def test_the_july_build_learns_where_in_the_log_a_prompt_was_accepted(client: Tui) -> None:
+async def test_a_waiting_prompt_has_no_number_of_the_preview(client: Tui) -> None:
     await client.turn("echo one")
     waiting = await client.prompt("echo later", resume=False)
     [listed] = await inbox(client)
     assert listed == waiting
-    while client.types[-1] != client.name("session.inbox.enqueued"):
-        event = await client.take_next()
-    if client.dialect == "v2_july":
-        assert waiting["admittedSeq"] == event["durable"]["seq"]
-    else:
-        assert "admittedSeq" not in waiting
+    assert "admittedSeq" not in waiting
 
 
-async def test_two_at_the_same_moment_are_one(r: Tui) -> None:
-    await r.new()
-    answers = await asyncio.gather(*(r.prompt("echo once", id=ID) for _ in range(5)))
+async def test_two_at_the_same_moment_are_one(client: Tui) -> None:
+    await client.new()
+    answers = await asyncio.gather(*(client.prompt("echo once", id=ID) for _ in range(5)))
     assert {one["id"] for one in answers} == {ID}
-    await r.end()
-    await r.assert_matches_server()
-    assert r.texts() == ["once"]
+    await client.end()
+    await client.assert_matches_server()
+    assert client.texts() == ["once"]
 
 
 async def test_a_prompt_that_is_not_to_run_waits(client: Tui) -> None:
@@ -95,42 +90,42 @@ async def test_steered_prompts_go_before_queued_ones_in_one_execution(client: Tu
     assert client.starts == 1
 
 
-async def test_the_order_is_changed_while_they_wait(r: Tui) -> None:
-    await r.new()
-    await r.prompt("slow 3")
-    first = await r.prompt("echo a", delivery="queue")
-    await r.prompt("echo b", delivery="queue")
-    last = await r.prompt("echo c", delivery="queue")
-    base = f"/api/session/{r.session}/inbox"
-    await r.call("PATCH", f"{base}/{last['id']}", {"delivery": "steer"}, status=204)
-    assert next(one for one in await inbox(r) if one["id"] == last["id"])["delivery"] == "steer"
-    await r.call("DELETE", f"{base}/{first['id']}", status=204)
-    await r.call("DELETE", f"{base}/{first['id']}", status=204)
-    assert first["id"] not in [one["id"] for one in await inbox(r)]
-    await r.end()
-    await r.assert_matches_server()
-    assert r.texts()[-2:] == ["c", "b"]
-    assert r.types.count("session.inbox.cancelled") == 1
-    assert r.types.count("session.inbox.delivery.changed") == 1
-    late = await r.call("PATCH", f"{base}/{last['id']}", {"delivery": "queue"}, status=409)
+async def test_the_order_is_changed_while_they_wait(client: Tui) -> None:
+    await client.new()
+    await client.prompt("slow 3")
+    first = await client.prompt("echo a", delivery="queue")
+    await client.prompt("echo b", delivery="queue")
+    last = await client.prompt("echo c", delivery="queue")
+    base = f"/api/session/{client.session}/inbox"
+    await client.call("PATCH", f"{base}/{last['id']}", {"delivery": "steer"}, status=204)
+    assert next(one for one in await inbox(client) if one["id"] == last["id"])["delivery"] == "steer"
+    await client.call("DELETE", f"{base}/{first['id']}", status=204)
+    await client.call("DELETE", f"{base}/{first['id']}", status=204)
+    assert first["id"] not in [one["id"] for one in await inbox(client)]
+    await client.end()
+    await client.assert_matches_server()
+    assert client.texts()[-2:] == ["c", "b"]
+    assert client.types.count("session.inbox.cancelled") == 1
+    assert client.types.count("session.inbox.delivery.changed") == 1
+    late = await client.call("PATCH", f"{base}/{last['id']}", {"delivery": "queue"}, status=409)
     assert late.body["_tag"] == "ConflictError"
 
 
-async def test_an_interrupt_parks_what_waits_and_resume_goes_on(r: Tui) -> None:
-    await r.new()
-    await r.prompt("hang")
-    parked = await r.prompt("echo parked")
-    while r.types[-1:] != ["session.text.delta"]:
-        await r.take_next()
-    answer = await r.call("POST", f"/api/session/{r.session}/interrupt")
+async def test_an_interrupt_parks_what_waits_and_resume_goes_on(client: Tui) -> None:
+    await client.new()
+    await client.prompt("hang")
+    parked = await client.prompt("echo parked")
+    while client.types[-1:] != ["session.text.delta"]:
+        await client.take_next()
+    answer = await client.call("POST", f"/api/session/{client.session}/interrupt")
     assert answer.body == {"interrupted": True}
-    assert await r.end() == "interrupted"
-    assert [one["id"] for one in await inbox(r)] == [parked["id"]]
-    answer = await r.call("POST", f"/api/session/{r.session}/interrupt", resume="true")
+    assert await client.end() == "interrupted"
+    assert [one["id"] for one in await inbox(client)] == [parked["id"]]
+    answer = await client.call("POST", f"/api/session/{client.session}/interrupt", resume="true")
     assert answer.body == {"interrupted": False}
-    assert await r.end() == "succeeded"
-    await r.assert_matches_server()
-    assert r.texts()[-1] == "parked"
+    assert await client.end() == "succeeded"
+    await client.assert_matches_server()
+    assert client.texts()[-1] == "parked"
 
 
 async def test_files_and_agents_go_along(client: Tui) -> None:
@@ -164,15 +159,15 @@ async def test_files_and_agents_go_along(client: Tui) -> None:
     assert "demo" in skill.body["message"]
 
 
-async def test_malformed_prompts_are_refused(r: Tui) -> None:
-    await r.new()
-    path = f"/api/session/{r.session}/prompt"
-    assert (await r.call("POST", path, {}, status=400)).body["message"] == 'Missing key\n  at ["text"]'
-    soon = await r.call("POST", path, {"text": "x", "delivery": "soon"}, status=400)
+async def test_malformed_prompts_are_refused(client: Tui) -> None:
+    await client.new()
+    path = f"/api/session/{client.session}/prompt"
+    assert (await client.call("POST", path, {}, status=400)).body["message"] == 'Missing key\n  at ["text"]'
+    soon = await client.call("POST", path, {"text": "x", "delivery": "soon"}, status=400)
     assert soon.body["message"] == 'Expected "steer" | "queue", got "soon"\n  at ["delivery"]'
-    gone = await r.call("POST", "/api/session/ses_nobody/prompt", {"text": "x"}, status=404)
+    gone = await client.call("POST", "/api/session/ses_nobody/prompt", {"text": "x"}, status=404)
     assert gone.body["_tag"] == "SessionNotFoundError"
-    assert await inbox(r) == []
+    assert await inbox(client) == []
 
 
 async def test_a_text_of_a_program(client: Tui) -> None:
@@ -193,12 +188,11 @@ async def test_a_command_of_the_project(client: Tui) -> None:
     (folder / "hello.md").write_text("echo Hello $1")
     await client.new()
     path = f"/api/session/{client.session}/command"
-    name, text = ("command", "arguments") if client.dialect == "v2_july" else ("name", "text")
-    await client.call("POST", path, {name: "hello", text: "world"}, status=204)
+    await client.call("POST", path, {"name": "hello", "text": "world"}, status=204)
     await client.end()
     await client.assert_matches_server()
     assert client.texts() == ["Hello world"]
-    unknown = await client.call("POST", path, {name: "nosuch", text: ""}, status=404)
+    unknown = await client.call("POST", path, {"name": "nosuch", "text": ""}, status=404)
     assert (unknown.body["_tag"], unknown.body["command"]) == ("CommandNotFoundError", "nosuch")
 
 
@@ -210,18 +204,16 @@ async def test_a_command_of_the_person(client: Tui) -> None:
     assert (shell["command"], shell["output"]["output"].strip()) == ("echo from the user", "from the user")
     await client.end()
     assert client.types.count("session.shell.started") == client.types.count("session.shell.ended") == 1
-    missing = "/api/session/{}/skill" if client.dialect == "v2_july" else "/api/experimental/session/{}/skill"
-    body = {"skill" if client.dialect == "v2_july" else "id": "demo"}
-    answer = await client.call("POST", missing.format(client.session), body, status=404)
+    answer = await client.call("POST", f"/api/experimental/session/{client.session}/skill", {"id": "demo"}, status=404)
     assert answer.body["_tag"] == "SkillNotFoundError"
 
 
 async def test_waiting(client: Tui) -> None:
     await client.new()
-    path = "/api/session/{}/wait" if client.dialect == "v2_july" else "/api/experimental/session/{}/wait"
-    await client.call("POST", path.format(client.session), status=204)
+    path = f"/api/experimental/session/{client.session}/wait"
+    await client.call("POST", path, status=204)
     await client.prompt("slow 2")
-    await client.call("POST", path.format(client.session), status=204)
+    await client.call("POST", path, status=204)
     assert client.session not in (await client.call("GET", "/api/session/active")).body["data"]
 
 

@@ -99,23 +99,23 @@ async def test_a_reader_that_was_cut_off_goes_on_where_it_was(client: Tui) -> No
     assert places != again.ids[-1:]
 
 
-async def test_the_event_itself_names_its_place_too(r: Tui) -> None:
-    await r.turn("echo one")
-    async with r.live.api.stream("/api/event") as watched:
+async def test_the_event_itself_names_its_place_too(client: Tui) -> None:
+    await client.turn("echo one")
+    async with client.live.api.stream("/api/event") as watched:
         await watched.next()
-        await r.prompt("echo two")
+        await client.prompt("echo two")
         told = await watched.until("session.execution.succeeded")
     for index in (0, len(told) // 2):
-        async with r.live.api.stream("/api/event", params={"after": told[index]["id"]}) as again:
+        async with client.live.api.stream("/api/event", params={"after": told[index]["id"]}) as again:
             await again.next()
             assert await again.until("session.execution.succeeded") == told[index + 1 :]
 
 
-async def test_an_unknown_position_is_the_present(r: Tui) -> None:
-    await r.turn("echo one")
-    async with r.live.api.stream("/api/event", params={"after": "evt_nosuch"}) as again:
+async def test_an_unknown_position_is_the_present(client: Tui) -> None:
+    await client.turn("echo one")
+    async with client.live.api.stream("/api/event", params={"after": "evt_nosuch"}) as again:
         assert (await again.next())["type"] == "server.connected"
-        await r.call("PATCH", f"/api/session/{r.session}", {"title": "now"}, status=204)
+        await client.call("PATCH", f"/api/session/{client.session}", {"title": "now"}, status=204)
         event = await again.next()
     assert (event["type"], event["data"]["title"]) == ("session.renamed", "now")
 
@@ -149,59 +149,59 @@ async def test_an_unread_session_is_sent_from_its_position(server: Live) -> None
     assert list(client.screen)[: len(before)] == list(before)
 
 
-async def test_a_reloaded_session_is_the_same(server: Live, r: Tui) -> None:
+async def test_a_reloaded_session_is_the_same(server: Live, client: Tui) -> None:
     for scene in ("tool", "think", "error", "echo x"):
-        await r.turn(scene)
-    base = f"/api/session/{r.session}"
-    live_ = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
-    entry = services(server).sessions.index.find(r.session)
+        await client.turn(scene)
+    base = f"/api/session/{client.session}"
+    live_ = (await client.call("GET", base)).body, (await client.call("GET", f"{base}/message", limit="200")).body
+    entry = services(server).sessions.index.find(client.session)
     assert entry is not None and entry.actor is not None
     await entry.actor.close()
     entry.state = entry.actor = None
-    rebuilt = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
+    rebuilt = (await client.call("GET", base)).body, (await client.call("GET", f"{base}/message", limit="200")).body
     assert rebuilt == live_
-    assert await r.turn("echo on") == "succeeded"
-    await r.assert_matches_server()
+    assert await client.turn("echo on") == "succeeded"
+    await client.assert_matches_server()
 
 
-async def test_the_log_matches_the_events(r: Tui) -> None:
+async def test_the_log_matches_the_events(client: Tui) -> None:
     told: list[dict[str, Any]] = []
 
     async def act(client: Tui, event: dict[str, Any]) -> None:
         if event.get("durable", {}).get("aggregateID") == client.session:
             told.append({key: value for key, value in event.items() if key != "location"})
 
-    await r.turn("tool", act)
-    path = f"/api/experimental/session/{r.session}/log"
-    async with r.live.api.stream(path) as log:
+    await client.turn("tool", act)
+    path = f"/api/experimental/session/{client.session}/log"
+    async with client.live.api.stream(path) as log:
         items = await log.until("log.synced")
         with pytest.raises(EOFError):
             await log.next()
     assert items[:-1] == told
     assert [item["durable"]["seq"] for item in items[:-1]] == list(range(len(items) - 1))
-    assert items[-1] == {"type": "log.synced", "aggregateID": r.session, "seq": len(items) - 2}
-    async with r.live.api.stream(path, params={"after": "5", "follow": "true"}) as log:
+    assert items[-1] == {"type": "log.synced", "aggregateID": client.session, "seq": len(items) - 2}
+    async with client.live.api.stream(path, params={"after": "5", "follow": "true"}) as log:
         assert (await log.until("log.synced"))[:-1] == items[6:-1]
-        await r.prompt("echo more")
+        await client.prompt("echo more")
         more = await log.until("session.execution.succeeded")
         assert more[0]["durable"]["seq"] == len(items) - 1
         assert [item["type"] for item in more][:2] == ["session.inbox.enqueued", "session.execution.started"]
 
 
-async def test_the_host_is_reported_too(r: Tui) -> None:
+async def test_the_host_is_reported_too(client: Tui) -> None:
     toast = {"message": "hello", "variant": "info"}
-    await r.live.api.post("/tui/show-toast", toast, status=200)
-    event = await r.events.next()
+    await client.live.api.post("/tui/show-toast", toast, status=200)
+    event = await client.events.next()
     assert (event["type"], event["data"]["message"]) == ("tui.toast.show", "hello")
 
 
-async def test_an_imported_session_is_answered_by_the_default_agent(r: Tui) -> None:
+async def test_an_imported_session_is_answered_by_the_default_agent(client: Tui) -> None:
     """A session that was imported has the model of an agent that is not here."""
     document = json.loads(EXPORTED.read_text())
-    r.session = (await r.live.api.post("/session/import", document, status=200)).body["id"]
-    await r.prompt("echo here")
-    assert await r.end() == "succeeded"
-    assert r.texts()[-1] == "here"
+    client.session = (await client.live.api.post("/session/import", document, status=200)).body["id"]
+    await client.prompt("echo here")
+    assert await client.end() == "succeeded"
+    assert client.texts()[-1] == "here"
 
 
 async def test_a_base_path_and_a_password(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whole turns as the TUI of 17 July runs them, in both dialects: what is on its screen is what the server says."""
+"""Whole turns as the TUI of 17 July ran them: what is on its screen is what the server says."""
 
 from __future__ import annotations
 
@@ -87,26 +87,26 @@ async def test_always_is_not_asked_again_and_can_be_taken_back(client: Tui) -> N
     assert (await client.call("GET", "/api/permission/saved")).body["data"] == []
 
 
-async def test_a_lasting_grant_can_be_changed(r: Tui) -> None:
+async def test_a_lasting_grant_can_be_changed(client: Tui) -> None:
     """A changed rule allows what it says now, and no more what it said."""
-    await r.turn("permission", reply_to_permission("always"))
-    [saved] = (await r.call("GET", "/api/permission/saved")).body["data"]
+    await client.turn("permission", reply_to_permission("always"))
+    [saved] = (await client.call("GET", "/api/permission/saved")).body["data"]
     path = f"/api/permission/saved/{saved['id']}"
-    changed = (await r.call("PATCH", path, {"resource": "git fetch *"})).body["data"]
+    changed = (await client.call("PATCH", path, {"resource": "git fetch *"})).body["data"]
     assert {**changed, "time": None} == {**saved, "resource": "git fetch *", "time": None}
     assert changed["time"]["updated"] >= changed["time"]["created"] == saved["time"]["created"]
-    assert (await r.call("GET", "/api/permission/saved")).body["data"] == [changed]
-    ask = f"/api/session/{r.session}/permission"
+    assert (await client.call("GET", "/api/permission/saved")).body["data"] == [changed]
+    ask = f"/api/session/{client.session}/permission"
     effects = [
-        (await r.call("POST", ask, {"action": "shell", "resources": [line]})).body["data"]["effect"]
+        (await client.call("POST", ask, {"action": "shell", "resources": [line]})).body["data"]["effect"]
         for line in ("git fetch origin", "git push origin")
     ]
     assert effects == ["allow", "ask"]
-    moved = (await r.call("PATCH", path, {"action": "subagent"})).body["data"]
+    moved = (await client.call("PATCH", path, {"action": "subagent"})).body["data"]
     assert (moved["action"], moved["resource"]) == ("subagent", "git fetch *")
-    unknown = await r.call("PATCH", "/api/permission/saved/psv_none", {"resource": "x"}, status=404)
+    unknown = await client.call("PATCH", "/api/permission/saved/psv_none", {"resource": "x"}, status=404)
     assert (unknown.body["_tag"], unknown.body["id"]) == ("PermissionSavedNotFoundError", "psv_none")
-    assert (await r.call("PATCH", path, {"resource": ""}, status=400)).body["field"] == "resource"
+    assert (await client.call("PATCH", path, {"resource": ""}, status=400)).body["field"] == "resource"
 
 
 async def test_a_form(client: Tui) -> None:
@@ -131,10 +131,7 @@ async def test_a_form(client: Tui) -> None:
         await client.call("POST", f"{path}/reply", {"answer": answer}, status=204)
         late = await client.call("POST", f"{path}/reply", {"answer": answer}, status=409)
         assert late.body["_tag"] == "FormAlreadySettledError"
-        if client.dialect == "v2_july":
-            state = (await client.call("GET", f"{path}/state")).body["data"]
-        else:
-            state = (await client.call("GET", path)).body["data"]["state"]
+        state = (await client.call("GET", path)).body["data"]["state"]
         assert state == {"status": "answered", "answer": answer}
 
     assert await client.turn("question", act) == "succeeded"
@@ -147,10 +144,7 @@ async def test_a_form_that_is_cancelled(client: Tui) -> None:
     async def act(client: Tui, event: dict[str, Any]) -> None:
         if event["type"] == "form.created":
             path = f"/api/session/{client.session}/form/{event['data']['form']['id']}"
-            if client.dialect == "v2_july":
-                await client.call("POST", f"{path}/cancel", status=204)
-            else:
-                await client.call("DELETE", path, status=204)
+            await client.call("DELETE", path, status=204)
 
     await client.turn("question", act)
     await client.assert_matches_server()
@@ -167,10 +161,8 @@ async def test_an_interrupt(client: Tui) -> None:
     assert await client.turn("hang", act) == "interrupted"
     await client.assert_matches_server()
     assert "session.text.ended" in client.types
-    idle = await client.call(
-        "POST", f"/api/session/{client.session}/interrupt", status=204 if client.dialect == "v2_july" else 200
-    )
-    assert idle.body in (None, {"interrupted": False})
+    idle = await client.call("POST", f"/api/session/{client.session}/interrupt", status=200)
+    assert idle.body == {"interrupted": False}
 
 
 async def test_active_and_the_outcome_agree_at_every_moment(client: Tui) -> None:
@@ -185,7 +177,7 @@ async def test_active_and_the_outcome_agree_at_every_moment(client: Tui) -> None
         before = await runs()
         info = (await client.call("GET", f"/api/session/{client.session}")).body["data"]
         listed = (await client.call("GET", "/api/session")).body["data"][0]
-        if before == await runs() and info == listed and client.dialect == "v2_0":
+        if before == await runs() and info == listed:
             assert ("outcome" in info) == (not before)
             checked.append(before)
 
@@ -193,4 +185,4 @@ async def test_active_and_the_outcome_agree_at_every_moment(client: Tui) -> None
     for scene in ("tool", "error", "echo x"):
         await client.turn(scene, act)
     await client.assert_matches_server()
-    assert client.dialect == "v2_july" or len(checked) > 10
+    assert len(checked) > 10

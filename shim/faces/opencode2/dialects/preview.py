@@ -14,8 +14,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from shim.faces.opencode2.dialects.v2_july import SAVED_PERMISSION, ZERO, rename_fields, result_of
-from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, no_content, of_data, of_each, rename_body, without_types
+from shim.faces.opencode2.rewrite_rules import (
+    Alias,
+    Answer,
+    Ask,
+    no_content,
+    of_data,
+    of_each,
+    rename_body,
+    rename_fields,
+    without_types,
+)
 from shim.faces.opencode2.wire_event import Event, EventJson, ReadOnlyWire, Wire
 from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import arr, obj, text, whole
@@ -24,6 +33,7 @@ NEXT = "session.next."
 TOOLS = {"shell": "bash", "subagent": "task", "patch": "apply_patch"}
 """Tools and actions that have another name in the preview."""
 PROVIDER: Wire = {"executed": False}
+ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
 Maker = Callable[[Event], "Wire | None"]
 
@@ -45,6 +55,11 @@ class PreviewEvent(Event):
 def error(data: Mapping[str, Any]) -> Wire:
     """Convert an error."""
     return {"type": "unknown", "message": text(data.get("message"))}
+
+
+def result_of(error: Mapping[str, object]) -> Wire:
+    """The `result` beside the `error` of a tool call. An interrupted call has none."""
+    return {} if error.get("type") == "aborted" else {"result": {"type": "error", "value": error.get("message")}}
 
 
 def title(session: Mapping[str, Any], created: int) -> str:
@@ -515,5 +530,5 @@ ANSWERS: Mapping[str, Answer] = {
     "session.permission.list": of_each(permission),
     "session.permission.get": of_data(permission),
     "permission.request.list": of_each(permission),
-    "permission.saved.list": of_each(lambda wire: permission(SAVED_PERMISSION(wire))),
+    "permission.saved.list": of_each(lambda wire: permission(rename_fields(wire, {"time": None}))),
 }

@@ -6,7 +6,6 @@ Source: recordings `question*` of v2-20260717; compat_fixtures/opencode2/operati
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
@@ -17,13 +16,12 @@ from pydantic import BaseModel, Field
 
 from shim.faces.opencode2 import asks, read
 from shim.faces.opencode2._generated import requests
-from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
-from shim.faces.opencode2.dialects import PREVIEW, V2_0, V2_JULY, WEB_UI
+from shim.faces.opencode2.dialects import PREVIEW
 from shim.faces.opencode2.endpoint import operation, preview_operation
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
 from shim.faces.opencode2.forms import GLOBAL, FormDraft
-from shim.faces.opencode2.negotiation import BROWSER, dialect_of, note
+from shim.faces.opencode2.negotiation import dialect_of
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import SessionPath, face, need, need_id
 from shim.faces.opencode2.wire_event import ReadOnlyWire
@@ -341,22 +339,16 @@ _FORMATS: Mapping[str, Callable[[str], bool]] = {
 
 # --- health and questions of the preview -----------------------------------------------------------------
 
-# Routes that only builds before 2.0 have: health, and questions, which are forms in `v2_0` and `v2_july`.
+# Routes that only builds before 2.0 have: health, and questions, which are forms in `v2_0`.
 #
-# Clients of those builds call `/api/health` first, and so does the web UI of 1.18, which looks for its protocol. The server
-# notes who calls it (`negotiation`): a browser is that web UI, every other client is the build of 17 July. Clients of 1.18 are
-# recognised by their User-Agent and get the answer of their document, without a `pid`. That key would turn the web UI to its
-# second protocol, if `/global/health` has not answered before.
+# The answer of health is that of 1.18's document, without a `pid`. With one, the web UI of 1.18 would turn to an early form of
+# this wire, which nobody else speaks.
 
 
 @preview_operation("v2.health.get")
 async def health(ctx: Ctx) -> object:
-    """The server is healthy. The answer's keys depend on the client's build."""
-    if dialect_of(ctx.request) is PREVIEW:
-        return {"healthy": True}
-    is_browser = ctx.request.headers.get("User-Agent", "").startswith(BROWSER)
-    note(ctx.request, (WEB_UI if is_browser else V2_JULY).name)
-    return {"healthy": True, "version": OPENCODE2_VERSION, "pid": os.getpid()}
+    """The server is healthy."""
+    return {"healthy": True}
 
 
 # --- questions ------------------------------------------------------------------------------------------------
@@ -392,7 +384,7 @@ async def questions_of(ctx: Ctx, path: SessionPath) -> object:
 
 def _questions(ctx: Ctx, pairs: list[tuple[Session, QuestionRequest]]) -> list[asks.PreviewQuestions]:
     """Questions as the client's dialect has them. Clients that have forms get them there, and not twice."""
-    if dialect_of(ctx.request) in (V2_0, V2_JULY):
+    if dialect_of(ctx.request) is not PREVIEW:
         return []
     return [asks.question(request, session.id) for session, request in pairs]
 

@@ -18,7 +18,6 @@ from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.dialects import DIALECTS, V2_0
 from shim.faces.opencode2.endpoint import extra, operation
-from shim.faces.opencode2.negotiation import note
 from shim.faces.opencode2.routes.sessions import face
 from shim.faces.opencode2.session_counts import Stats
 from shim.faces.opencode2.unsupported_operations import CONSTANT, UNSUPPORTED
@@ -34,15 +33,14 @@ EXTENSION = "x-opencode-shim"
 """Key of the document for what OpenCode's own document does not have."""
 PARAMETERS = {
     "dialect": f"On every route: one of {', '.join(DIALECTS)}. This document describes {V2_0.name}, the default. Without it, the"
-    " User-Agent and the client's first call tell the dialect.",
+    " User-Agent and the request's form tell the dialect.",
     "after": "On /api/event, like the header Last-Event-ID: events after this position are sent again.",
 }
 
 
 @operation("server.info")
 async def info(ctx: Ctx) -> object:
-    """Version, addresses and folders of the server. Its terminals end with it, so none is persistent. Callers speak `v2_0`."""
-    note(ctx.request, V2_0.name)
+    """Version, addresses and folders of the server. Its terminals end with it, so none is persistent."""
     return {
         "version": OPENCODE2_VERSION,
         "pid": os.getpid(),

@@ -18,7 +18,7 @@ from shim.stream.frame import encode_position
 from shim.stream.hub import Bursts, Face, Hub, HubBounds
 from shim.stream.subscription import Bounds, State, Subscription
 
-V2_0, V2_JULY = ENCODERS["v2_0"], ENCODERS["v2_july"]
+V2_0, PREVIEW = ENCODERS["v2_0"], ENCODERS["preview"]
 OPENCODE1 = encoder_of(lambda: 0, "v1.18", wrapped=False)
 FACE = Face("opencode2", keep_s=KEEP_S, keeps_events=True)
 DEFAULT_BOUNDS = HubBounds(Bounds(frames=READER_FRAMES))
@@ -178,9 +178,10 @@ async def test_a_replay_is_in_the_dialect_of_who_asks() -> None:
     hub, _ = make()
     reader = hub.subscribe(V2_0)
     hub.publish(rename_event(1))
-    hub.publish(Event("evt_2", 1, "session.inbox.delivered", {"sessionID": "ses_1", "inboxID": "msg_1"}, "ses_1", 2, 1, "/p"))
+    data = {"sessionID": "ses_1", "agent": "plan"}
+    hub.publish(Event("evt_2", 1, "session.agent.selected", data, "ses_1", 2, 1, "/p"))
     first = (await read_events(reader))[1]
-    assert kinds(await read_events(hub.subscribe(V2_JULY, last_event_id=first["id"])))[1:] == ["session.input.promoted"]
+    assert kinds(await read_events(hub.subscribe(PREVIEW, last_event_id=first["id"])))[1:] == ["session.next.agent.switched"]
 
 
 async def test_events_are_wanted_for_a_while_after_the_last_reader_left() -> None:
@@ -239,35 +240,3 @@ async def test_the_end() -> None:
     assert kinds(await read_events(reader)) == ["server.connected"]
     assert reader.over
     assert hub.subscribe(V2_0).state is State.ENDING
-
-
-async def test_pieces_of_one_burst_are_one_for_a_client_that_draws_each() -> None:
-    """The text is the same, other events keep their places, and other readers get each piece."""
-    hub, _ = make()
-    bursts = hub.bursts
-    readers = [hub.subscribe(V2_JULY), hub.subscribe(V2_0)]
-    for reader in readers:
-        await read_events(reader)
-    with bursts:
-        for number in range(2000):
-            hub.publish(delta(f"{number} ", ordinal=number % 2))
-            if number == 999:
-                hub.publish(rename_event(1))
-    july, release = [await read_events(reader) for reader in readers]
-    assert kinds(july) == ["session.text.delta"] * 2 + ["session.renamed"] + ["session.text.delta"] * 2
-    assert len(release) == 2001
-    for ordinal in (0, 1):
-        texts = [
-            "".join(one["data"]["delta"] for one in told if one["data"].get("ordinal") == ordinal) for told in (july, release)
-        ]
-        assert texts[0] == texts[1] == "".join(f"{n} " for n in range(ordinal, 2000, 2))
-
-
-async def test_pieces_that_waited_together_go_out_as_one_for_a_client_that_draws_each() -> None:
-    """Bursts that come while a write is under way."""
-    hub, _ = make()
-    reader = hub.subscribe(V2_JULY)
-    await read_events(reader)
-    for number in range(50):
-        hub.publish(delta(f"{number} "))
-    assert len(await read_events(reader)) == 1

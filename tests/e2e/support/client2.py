@@ -1,4 +1,4 @@
-"""A client of OpenCode 2 that makes the calls of its TUI of July 2026, and folds the events as that TUI did.
+"""A client of OpenCode 2 that makes the calls of its TUI, and folds the events as that of July 2026 did.
 
 The 2.x program is not on every registry, so this one stands for it. `Story` does what that TUI was seen to do with each
 event: nothing is fetched again that it does not fetch, and an event that comes too early or twice spoils the picture as there.
@@ -17,7 +17,7 @@ from urllib.parse import quote
 from .children import wait_for
 from .wire import Api, Json, Stream
 
-AGENT = "opencode2/2.0.0-v2.20260717"
+AGENT = "opencode/latest/2.0.26/cli"
 AT_START = (
     "agent",
     "command",
@@ -27,7 +27,7 @@ AT_START = (
     "provider",
     "reference",
     "shell",
-    "form/request",
+    "form",
     "skill",
     "model",
 )
@@ -42,7 +42,7 @@ class Answer(NamedTuple):
     body: Any
 
 
-class JulyApi(Api):
+class Client2Api(Api):
     """Calls of that client. It takes nothing but the status that is declared."""
 
     def ask(self, method: str, path: str, body: Any = None, *, status: int = 200) -> Any:
@@ -65,7 +65,7 @@ class JulyApi(Api):
         return self.ask("GET", f"/api/{path}?location[directory]={quote(self.directory, safe='')}")
 
 
-class JulyStream(Stream):
+class Client2Stream(Stream):
     """Its event stream."""
 
     headers: Mapping[str, str] = {"Accept": "text/event-stream", "User-Agent": AGENT}
@@ -89,13 +89,13 @@ class Story:
         if handler is not None:
             handler(data)
 
-    def on_session_input_admitted(self, data: Json) -> None:
-        if data["input"]["type"] == "user":
-            self.inputs[data["inputID"]] = data["input"]["data"]["text"]
+    def on_session_inbox_enqueued(self, data: Json) -> None:
+        if data["item"]["type"] == "user":
+            self.inputs[data["inboxID"]] = data["item"]["payload"]["text"]
 
-    def on_session_input_promoted(self, data: Json) -> None:
-        if data["inputID"] in self.inputs:
-            self.messages[data["inputID"]] = {"type": "user", "text": self.inputs.pop(data["inputID"])}
+    def on_session_inbox_delivered(self, data: Json) -> None:
+        if data["inboxID"] in self.inputs:
+            self.messages[data["inboxID"]] = {"type": "user", "text": self.inputs.pop(data["inboxID"])}
 
     def on_session_execution_started(self, data: Json) -> None:
         assert not self.running, "two starts"
@@ -136,17 +136,17 @@ class Story:
         texts[data["ordinal"]] = data["text"]
 
     def on_session_tool_input_started(self, data: Json) -> None:
-        assert data["callID"] not in self._step(data)["tools"], "a call begins once"
-        self._step(data)["tools"][data["callID"]] = {"name": data["name"], "status": "streaming"}
+        assert data["id"] not in self._step(data)["tools"], "a call begins once"
+        self._step(data)["tools"][data["id"]] = {"name": data["name"], "status": "streaming"}
 
     def on_session_tool_called(self, data: Json) -> None:
-        self._step(data)["tools"][data["callID"]] |= {"status": "running", "input": data["input"]}
+        self._step(data)["tools"][data["id"]] |= {"status": "running", "input": data["input"]}
 
     def on_session_tool_success(self, data: Json) -> None:
-        self._step(data)["tools"][data["callID"]] |= {"status": "completed", "structured": data["structured"]}
+        self._step(data)["tools"][data["id"]] |= {"status": "completed", "metadata": data.get("metadata", {})}
 
     def on_session_tool_failed(self, data: Json) -> None:
-        self._step(data)["tools"][data["callID"]] |= {"status": "error", "error": data["error"]}
+        self._step(data)["tools"][data["id"]] |= {"status": "error", "error": data["error"]}
 
     def on_session_step_ended(self, data: Json) -> None:
         self._step(data)["finish"] = data["finish"]
@@ -154,10 +154,10 @@ class Story:
     def on_session_step_failed(self, data: Json) -> None:
         self._step(data)["finish"] = "error"
 
-    def on_permission_v2_asked(self, data: Json) -> None:
+    def on_permission_asked(self, data: Json) -> None:
         self.permissions[data["id"]] = data
 
-    def on_permission_v2_replied(self, data: Json) -> None:
+    def on_permission_replied(self, data: Json) -> None:
         self.permissions.pop(data["requestID"], None)
 
     def on_form_created(self, data: Json) -> None:
@@ -178,12 +178,12 @@ class Story:
         return [tool for one in self.messages.values() if one["type"] == "assistant" for tool in one["tools"].values()]
 
 
-class July:
+class Client2:
     """The client: started, with its stream open."""
 
     def __init__(self, api: Api) -> None:
-        self.api = JulyApi(api.url, api.directory)  # type: ignore[arg-type] - a path or its text
-        self.health = self.api.ask("GET", "/api/health")
+        self.api = Client2Api(api.url, api.directory)  # type: ignore[arg-type] - a path or its text
+        self.info = self.api.ask("GET", "/api/info")
         self.api.here("fs/list")
         self._opened: dict[str, int] = {}
         self.at_start: dict[str, Any] = {}
@@ -191,7 +191,7 @@ class July:
 
     def _connect(self) -> None:
         """Its stream, and what it asks at each `server.connected`."""
-        self.stream = JulyStream(self.api, "/api/event")
+        self.stream = Client2Stream(self.api, "/api/event")
         first = self.stream.events[0][1]
         assert first["type"] == "server.connected" and "created" not in first, first
         self.api.ask("GET", "/api/session/active")
@@ -208,7 +208,7 @@ class July:
     def begin(self, text: str) -> str:
         """The first prompt: a session, and what the client reads of it."""
         model = self.at_start["model"][0]
-        ref = {"providerID": model["providerID"], "id": model["id"], "variant": "default"}
+        ref = {"providerID": model["providerID"], "id": model["id"]}
         body = {"agent": "build", "model": ref, "location": {"directory": self.api.directory}}
         session = self.api.ask("POST", "/api/session", body)["data"]["id"]
         self._opened[session] = 0
@@ -257,7 +257,7 @@ class July:
 
 READ = {
     "info": "",
-    "pending": "/pending",
+    "inbox": "/inbox",
     "message": "/message?limit=200&order=desc",
     "permission": "/permission",
     "form": "/form",

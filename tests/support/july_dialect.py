@@ -1,4 +1,7 @@
-"""The dialect `v2_july`, of the build of 17 July 2026. Pure.
+"""The dialect `v2_july`, of the build of 17 July 2026, in which the only recordings of a server of 2.x are. Pure.
+
+The product does not speak it: nobody can get that build any more. `speak_july` adds it to the servers of a test, which compares
+them with the recordings.
 
 `EVENTS` has a row for each type of event that differs from `v2_0`: its name, its version and the names of its fields (None: the
 field is left out). A change that is more than a rename is a function in the row. Types without a row are the same in both.
@@ -7,18 +10,33 @@ Source: recordings `compat_fixtures/opencode2/v2-20260717`, compared with `compa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, no_content, of_data, of_each, rename_body, without_types
+from shim.faces.opencode2.dialects import DIALECTS, Dialect
+from shim.faces.opencode2.dialects.preview import ZERO, result_of
+from shim.faces.opencode2.rewrite_rules import (
+    Alias,
+    Answer,
+    Ask,
+    no_content,
+    of_data,
+    of_each,
+    rename_body,
+    rename_fields,
+    without_types,
+)
+from shim.faces.opencode2.stream import ENCODERS, DialectEncoder
 from shim.faces.opencode2.wire_event import Event, ReadOnlyWire, Wire
 from shim.http.operations import RequestInput
+from shim.routes.table import _shared_table
 from universal.lib.jsonvalue import arr, obj, text
 
 Fields = Mapping[str, str | None]
 Maker = Callable[[Event, Wire], Wire]
-
-ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +47,6 @@ class Row:
     fields: Fields = field(default_factory=dict[str, "str | None"])
     version: int | None = None
     then: Maker | None = None
-
-
-def rename_fields(data: Mapping[str, object], fields: Fields) -> Wire:
-    """Rename the fields of `data`. A field whose new name is None is left out."""
-    return {name: value for key, value in data.items() if (name := fields.get(key, key)) is not None}
-
-
-def result_of(error: Mapping[str, object]) -> Wire:
-    """The `result` beside the `error` of a tool call. An interrupted call has none."""
-    return {} if error.get("type") == "aborted" else {"result": {"type": "error", "value": error.get("message")}}
 
 
 def plain(error: Mapping[str, object]) -> Wire:
@@ -247,9 +255,9 @@ def permission(request: ReadOnlyWire) -> Wire:
 ROUTE = "/api/session/{sessionID}"
 
 ALIASES: tuple[Alias, ...] = (
-    Alias("GET", "/api/server", "server.info", "july.server"),
+    Alias("GET", "/api/server", "server.info"),
     Alias("GET", "/api/form/request", "form.list"),
-    Alias("GET", "/api/project/current", "location.get", "july.project"),
+    Alias("GET", "/api/project/current", "location.get"),
     Alias("GET", "/api/project/{projectID}/directories", "worktree.list"),
     Alias("PUT", "/api/mcp/{server}", "experimental.mcp.add"),
     Alias("DELETE", "/api/mcp/{server}", "experimental.mcp.remove"),
@@ -257,7 +265,7 @@ ALIASES: tuple[Alias, ...] = (
     Alias("POST", "/api/mcp/{server}/disconnect", "experimental.mcp.disconnect"),
     Alias("POST", "/api/generate", "experimental.generate.text"),
     Alias("GET", f"{ROUTE}/pending", "session.inbox.list"),
-    Alias("GET", f"{ROUTE}/form/{{formID}}/state", "session.form.get", "july.form.state"),
+    Alias("GET", f"{ROUTE}/form/{{formID}}/state", "session.form.get"),
     Alias("POST", f"{ROUTE}/form/{{formID}}/cancel", "session.form.cancel"),
     Alias("POST", f"{ROUTE}/rename", "session.update"),
     Alias("POST", f"{ROUTE}/revert/clear", "session.revert.clear"),
@@ -267,7 +275,6 @@ ALIASES: tuple[Alias, ...] = (
     Alias("PUT", f"{ROUTE}/instructions/entries/{{key}}", "experimental.session.instructions.entry.put"),
     Alias("DELETE", f"{ROUTE}/instructions/entries/{{key}}", "experimental.session.instructions.entry.remove"),
 )
-"""Its lists of questions are empty, because its questions are forms: `shim.faces.opencode2.routes.form`."""
 
 
 def _command(input_: RequestInput) -> RequestInput:
@@ -329,12 +336,37 @@ ANSWERS: Mapping[str, Answer] = {
     "form.list": of_each(form),
     "session.form.create": of_data(form),
     "session.form.get": of_data(form),
-    "july.form.state": of_data(lambda wire: wire["state"]),
     "location.get": lambda body: {**body, "project": {key: body["project"][key] for key in ("id", "directory")}},
     "project.list": lambda body: [project(row) for row in body],
     "project.update": project,
     "provider.list": of_each(_PROVIDER),
     "provider.get": of_data(_PROVIDER),
-    "july.project": lambda body: {key: body["project"][key] for key in ("id", "directory")},
-    "july.server": lambda body: {"urls": body["urls"]},
 }
+
+PARTS: Mapping[str, Callable[[Any], Any]] = {
+    r"/api/server": lambda body: {"urls": body["urls"]},
+    r"/api/project/current": lambda body: body["project"],
+    r"/api/session/\w+/form/\w+/state": lambda body: {**body, "data": body["data"]["state"]},
+}
+"""Routes that answer with a part of what `v2_0` has at one place. Path -> that part."""
+
+
+def part_of(path: str, body: Any) -> Any:
+    """The part of a successful answer that July's route has, or the whole answer."""
+    return next((part(body) for pattern, part in PARTS.items() if re.fullmatch(pattern, path)), body)
+
+
+V2_JULY = Dialect("v2_july", event, message, ANSWERS, REQUESTS, ALIASES)
+
+
+@contextmanager
+def speak_july() -> Iterator[None]:
+    """Servers that are made meanwhile speak this dialect too, to clients that name it."""
+    DIALECTS[V2_JULY.name] = V2_JULY
+    ENCODERS[V2_JULY.name] = DialectEncoder(V2_JULY)
+    _shared_table.cache_clear()
+    try:
+        yield
+    finally:
+        del DIALECTS[V2_JULY.name], ENCODERS[V2_JULY.name]
+        _shared_table.cache_clear()

@@ -19,39 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from shim.cli import screen
-from shim.cli.flags import (
-    AllowedHosts,
-    BasePath,
-    Cluster,
-    ClusterName,
-    ClusterPrefix,
-    Cors,
-    DataDir,
-    DefaultAgent,
-    Directory,
-    DrainSeconds,
-    EnvFile,
-    Hostname,
-    Json,
-    Labels,
-    LogFormat,
-    LogLevel,
-    Mcp,
-    Mdns,
-    MdnsDomain,
-    MoveAside,
-    NoAgents,
-    Port,
-    Roots,
-    Sandbox,
-    Server,
-    TlsCert,
-    TlsKey,
-    TrustAll,
-    TrustProxy,
-    Unattended,
-    Url,
-)
+from shim.cli.flags import SERVE, WEB, EnvFile, Flags, Json, Server, Url, with_flags
 from shim.cli.imports import quick_imports
 from shim.cli.registry_commands import agents, log_errors, say_that_agents_are_asked
 from shim.lib.errors import ShimError
@@ -101,42 +69,16 @@ def root(
 
 
 @cli.command()
+@with_flags(*SERVE)
 def serve(
-    hostname: Hostname = None,
-    port: Port = None,
-    directory: Directory = None,
-    data_dir: DataDir = None,
-    default_agent: DefaultAgent = None,
-    cors: Cors = None,
-    log_level: LogLevel = None,
-    log_format: LogFormat = None,
-    allowed_hosts: AllowedHosts = None,
-    base_path: BasePath = None,
-    trust_proxy: TrustProxy = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    roots: Roots = None,
-    trust_all: TrustAll = None,
-    sandbox: Sandbox = None,
-    unattended: Unattended = None,
-    move_aside_damaged: MoveAside = None,
-    mdns: Mdns = None,
-    mdns_domain: MdnsDomain = None,
-    cluster: Cluster = None,
-    cluster_prefix: ClusterPrefix = None,
-    cluster_name: ClusterName = None,
-    no_agents: NoAgents = None,
-    mcp: Mcp = None,
-    labels: Labels = None,
-    drain_seconds: DrainSeconds = None,
-    env_file: EnvFile = None,
     *,
+    flags: Flags,
+    env_file: EnvFile = None,
     register: Annotated[
         bool, typer.Option("--register", help="Let clients of OpenCode 2 find the server in OpenCode's state folder.")
     ] = False,
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
-    flags = {name: value for name, value in locals().items() if name not in ("env_file", "register")}
     with quick_imports():
         from shim.cli import serve_command
 
@@ -145,35 +87,14 @@ def serve(
 
 
 @cli.command()
+@with_flags(*WEB)
 def web(
     url: Url = None,
     *,
-    hostname: Hostname = None,
-    port: Port = None,
-    directory: Directory = None,
-    data_dir: DataDir = None,
-    default_agent: DefaultAgent = None,
-    cors: Cors = None,
-    log_level: LogLevel = None,
-    log_format: LogFormat = None,
-    allowed_hosts: AllowedHosts = None,
-    base_path: BasePath = None,
-    trust_proxy: TrustProxy = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    roots: Roots = None,
-    trust_all: TrustAll = None,
-    sandbox: Sandbox = None,
-    unattended: Unattended = None,
-    move_aside_damaged: MoveAside = None,
-    mdns: Mdns = None,
-    mdns_domain: MdnsDomain = None,
-    cluster: Cluster = None,
-    cluster_prefix: ClusterPrefix = None,
+    flags: Flags,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the page's address instead of opening a browser.")] = False,
 ) -> None:
     """Start the server and open OpenCode's web UI in the browser. The UI's files come from `opencode`."""
-    flags = {name: value for name, value in locals().items() if name not in ("url", "no_open")}
     with quick_imports():
         from shim.cli import serve_command
 
@@ -183,12 +104,11 @@ def web(
 
 
 @cli.command()
+@with_flags("directory", "data_dir", "default_agent")
 def tui(
     url: Url = None,
     *,
-    directory: Directory = None,
-    data_dir: DataDir = None,
-    default_agent: DefaultAgent = None,
+    flags: Flags,
     session: Annotated[str | None, typer.Option("--session", "-s", metavar="ID", help="Session to continue.")] = None,
     last: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last session.")] = False,
 ) -> None:
@@ -196,17 +116,17 @@ def tui(
     with quick_imports():
         from shim.cli import serve_command
 
-    flags = {"directory": directory, "data_dir": data_dir, "default_agent": default_agent}
     raise typer.Exit(serve_command.tui(flags, url, session=session, last=last))
 
 
 @cli.command()
-def acp(url: Url = None, *, directory: Directory = None, data_dir: DataDir = None, default_agent: DefaultAgent = None) -> None:
+@with_flags("directory", "data_dir", "default_agent")
+def acp(url: Url = None, *, flags: Flags) -> None:
     """Be an ACP agent for an editor (stdin and stdout). It works on the server at URL, the one that runs, or a new one."""
     with quick_imports():
         from shim.cli import acp as job
 
-    raise typer.Exit(job.run(Settings.load({"directory": directory, "data_dir": data_dir, "default_agent": default_agent}), url))
+    raise typer.Exit(job.run(Settings.load(flags), url))
 
 
 cli.add_typer(agents, name="agents")
@@ -388,9 +308,10 @@ def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", h
 
 
 @cli.command()
-def health(*, url: Server = None, data_dir: DataDir = None) -> None:
+@with_flags("data_dir")
+def health(*, url: Server = None, flags: Flags) -> None:
     """Exit with 0 if the server answers. It is the one at URL, or on this data directory. For containers and monitors."""
-    settings = Settings.load({"data_dir": data_dir})
+    settings = Settings.load(flags)
     from shim.cli.local_server import running_server_url
 
     server_url = running_server_url(settings, url)
@@ -399,6 +320,7 @@ def health(*, url: Server = None, data_dir: DataDir = None) -> None:
 
 
 @cli.command()
+@with_flags("data_dir")
 def trust(
     directory: Annotated[
         Path, typer.Argument(metavar="[DIR]", help="Project to trust. Default: the current directory.")
@@ -407,10 +329,10 @@ def trust(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Show the decisions about all projects.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Forget the decision about DIR.")] = False,
-    data_dir: DataDir = None,
+    flags: Flags,
 ) -> None:
     """Trust a project: let its hooks and allow rules take effect. Its plugins and MCP servers too. Shows them and asks first."""
-    settings = Settings.load({"data_dir": data_dir})
+    settings = Settings.load(flags)
     log_errors()
     from shim.cli import trust as job
 
@@ -427,9 +349,10 @@ cli.add_typer(cluster, name="cluster")
 
 
 @cluster.command(name="import")
-def cluster_import(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = None, data_dir: DataDir = None) -> None:
+@with_flags("cluster", "cluster_prefix", "data_dir")
+def cluster_import(*, flags: Flags) -> None:
     """Copy the sessions of the data directory into the cluster. Nothing is deleted; it may be repeated."""
-    settings = Settings.load({"cluster": cluster, "cluster_prefix": cluster_prefix, "data_dir": data_dir})
+    settings = Settings.load(flags)
     log_errors(settings)
     import asyncio
 
@@ -439,9 +362,10 @@ def cluster_import(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = N
 
 
 @cluster.command(name="export")
-def cluster_export(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = None, data_dir: DataDir = None) -> None:
+@with_flags("cluster", "cluster_prefix", "data_dir")
+def cluster_export(*, flags: Flags) -> None:
     """Copy the sessions of a cluster into the data directory. It may be working. Nothing is deleted; it may be repeated."""
-    settings = Settings.load({"cluster": cluster, "cluster_prefix": cluster_prefix, "data_dir": data_dir})
+    settings = Settings.load(flags)
     log_errors(settings)
     import asyncio
 
@@ -451,17 +375,16 @@ def cluster_export(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = N
 
 
 @cluster.command(name="prune")
+@with_flags("cluster", "cluster_prefix", "data_dir")
 def cluster_prune(
     *,
     older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Remove what has not changed for so many days.")],
     archive: Annotated[Path | None, typer.Option(metavar="DIR", help="Copy it into this data directory before.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
-    cluster: Cluster = None,
-    cluster_prefix: ClusterPrefix = None,
-    data_dir: DataDir = None,
+    flags: Flags,
 ) -> None:
     """Remove sessions that were idle for long, with all below them. The servers may be working."""
-    settings = Settings.load({"cluster": cluster, "cluster_prefix": cluster_prefix, "data_dir": data_dir})
+    settings = Settings.load(flags)
     log_errors(settings)
     import asyncio
 
@@ -476,17 +399,18 @@ cli.add_typer(pair, name="pair")
 
 
 @pair.callback()
+@with_flags("data_dir")
 def pair_invite(
     context: typer.Context,
     *,
     at: Annotated[str | None, typer.Option("--at", metavar="URL", help="Address at which the device reaches the server.")] = None,
     url: Server = None,
-    data_dir: DataDir = None,
+    flags: Flags,
 ) -> None:
     """Show a one-time link and its QR code. Open it on another device to use the server without the password."""
     if context.invoked_subcommand is not None:
         return
-    settings = Settings.load({"data_dir": data_dir, "public_url": at})
+    settings = Settings.load({**flags, "public_url": at})
     import asyncio
 
     from shim.cli import pair as job
@@ -501,23 +425,25 @@ def pair_invite(
 
 
 @pair.command(name="list")
-def pair_list(*, url: Server = None, data_dir: DataDir = None) -> None:
+@with_flags("data_dir")
+def pair_list(*, url: Server = None, flags: Flags) -> None:
     """List the valid pairing tokens. A line has id, creation and expiry dates, and name of the device."""
-    settings = Settings.load({"data_dir": data_dir})
+    settings = Settings.load(flags)
     from shim.cli import pair as job
 
     _with_server(settings, url, lambda server_url: job.show(settings, server_url, screen.console(sys.stdout)))
 
 
 @pair.command(name="revoke")
+@with_flags("data_dir")
 def pair_revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the token, as `pair list` shows it.")],
     *,
     url: Server = None,
-    data_dir: DataDir = None,
+    flags: Flags,
 ) -> None:
     """Revoke a pairing token. The server then refuses its device and closes the device's streams and terminals."""
-    settings = Settings.load({"data_dir": data_dir})
+    settings = Settings.load(flags)
     from shim.cli import pair as job
 
     _with_server(settings, url, lambda server_url: job.revoke(settings, server_url, token_id, screen.console(sys.stdout)))
@@ -597,54 +523,54 @@ def record(
 
 
 @cli.command()
+@with_flags("directory", "data_dir")
 def export(
     session: Annotated[
         str | None, typer.Argument(metavar="[SESSION]", help="Id of the session. Default: the newest of the directory.")
     ] = None,
     *,
     url: Server = None,
-    directory: Directory = None,
-    data_dir: DataDir = None,
+    flags: Flags,
 ) -> None:
     """Write a session to stdout in the format of `opencode export`. `opencode import` reads it."""
-    settings = Settings.load({"directory": directory, "data_dir": data_dir})
+    settings = Settings.load(flags)
     from shim.cli import transfer
 
     _with_server(settings, url, lambda server_url: transfer.export(settings, server_url, session))
 
 
 @cli.command()
+@with_flags("directory", "data_dir")
 def sessions(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name of the agent, as `opencode-shim agents` shows it.")],
     id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="The conversation to open here.")] = None,
     *,
     days: Annotated[int, typer.Option("--days", metavar="N", help="How far back the list goes.")] = 30,
     url: Server = None,
-    directory: Directory = None,
-    data_dir: DataDir = None,
+    flags: Flags,
 ) -> None:
     """List or open conversations of an agent's own program.
 
     Prompts go on in one that was opened here. The list is of this directory.
     """
-    settings = Settings.load({"directory": directory, "data_dir": data_dir})
+    settings = Settings.load(flags)
     from shim.cli import transfer
 
     _with_server(settings, url, lambda server_url: transfer.conversations(settings, server_url, agent, id_, days))
 
 
 @cli.command(name="import")
+@with_flags("directory", "data_dir")
 def import_(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="File that `opencode export` or `opencode-shim export` wrote; - for stdin.")
     ],
     *,
     url: Server = None,
-    directory: Directory = None,
-    data_dir: DataDir = None,
+    flags: Flags,
 ) -> None:
     """Add a session from a file to the current directory. --directory names another one. The session keeps its id."""
-    settings = Settings.load({"directory": directory, "data_dir": data_dir})
+    settings = Settings.load(flags)
     from shim.cli import transfer
 
     document = transfer.read(file)
@@ -652,41 +578,44 @@ def import_(
 
 
 @cli.command()
-def mcp(*, url: Server = None, directory: Directory = None, data_dir: DataDir = None) -> None:
+@with_flags("directory", "data_dir")
+def mcp(*, url: Server = None, flags: Flags) -> None:
     """Serve sessions as tools of MCP on stdin and stdout. For a program that starts its MCP servers itself."""
-    settings = Settings.load({"directory": directory, "data_dir": data_dir, "mcp": True})
+    settings = Settings.load({**flags, "mcp": True})
     from shim.cli import mcp as job
 
     _with_server(settings, url, lambda server_url: job.serve(settings, server_url))
 
 
 @cli.command()
+@with_flags("data_dir")
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to create (.tar.gz).")],
     *,
     no_keys: Annotated[bool, typer.Option("--no-keys", help="Leave out the API keys.")] = False,
-    data_dir: DataDir = None,
+    flags: Flags,
 ) -> None:
     """Write sessions, trust decisions and API keys to a file. `/undo` snapshots too. Servers may run meanwhile."""
     from shim.cli import backup as job
 
-    summary = job.backup(Settings.load({"data_dir": data_dir}).data_dir, file.absolute(), keys=not no_keys)
+    summary = job.backup(Settings.load(flags).data_dir, file.absolute(), keys=not no_keys)
     typer.echo(f"Wrote {summary.path}: {summary.files} files, {summary.size:,} bytes, schema {summary.schema}.")
     if not no_keys:
         typer.echo("The file holds your stored API keys, if there are any. Keep it secret, or use --no-keys to leave them out.")
 
 
 @cli.command()
+@with_flags("data_dir")
 def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `opencode-shim backup` wrote.")],
     *,
     replace: Annotated[bool, typer.Option("--replace", help="Move the existing data aside (into before-restore-N).")] = False,
-    data_dir: DataDir = None,
+    flags: Flags,
 ) -> None:
     """Restore a backup into the data directory. Stop all servers that use this data directory first."""
     from shim.cli import backup as job
 
-    settings = Settings.load({"data_dir": data_dir})
+    settings = Settings.load(flags)
     summary = job.restore(settings.data_dir, file.absolute(), replace=replace)
     typer.echo(f"Restored {summary.files} files into {settings.data_dir}.")
     if summary.aside is not None:

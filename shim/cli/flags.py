@@ -1,8 +1,11 @@
-"""The flags of `opencode-shim` that more than one command has. Their help is the description of the setting."""
+"""The flags of `opencode-shim` that more than one command has. Flags of settings have the description of the setting as help."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -28,33 +31,70 @@ def flag(name: str, metavar: str, parser: Callable[[str], Any] | None = None) ->
     return typer.Option(option, metavar=metavar, help=field.description, show_default=default_text, parser=parser)
 
 
-Hostname: TypeAlias = Annotated[str | None, flag("hostname", "ADDRESS")]
-Port: TypeAlias = Annotated[Any, flag("port", "N", number)]
-Directory: TypeAlias = Annotated[str | None, flag("directory", "DIR")]
-DataDir: TypeAlias = Annotated[str | None, flag("data_dir", "DIR")]
-DefaultAgent: TypeAlias = Annotated[str | None, flag("default_agent", "NAME")]
-Sandbox: TypeAlias = Annotated[str | None, flag("sandbox", "LEVEL")]
-Cors: TypeAlias = Annotated[list[str] | None, flag("cors", "ORIGIN")]
-LogLevel: TypeAlias = Annotated[str | None, flag("log_level", "LEVEL")]
-LogFormat: TypeAlias = Annotated[str | None, flag("log_format", "FORMAT")]
-AllowedHosts: TypeAlias = Annotated[list[str] | None, flag("allowed_hosts", "NAME")]
-BasePath: TypeAlias = Annotated[str | None, flag("base_path", "PATH")]
-Mdns: TypeAlias = Annotated[bool | None, flag("mdns", "")]
-MdnsDomain: TypeAlias = Annotated[str | None, flag("mdns_domain", "NAME")]
-TrustProxy: TypeAlias = Annotated[bool | None, flag("trust_proxy", "")]
-TlsCert: TypeAlias = Annotated[str | None, flag("tls_cert", "FILE")]
-TlsKey: TypeAlias = Annotated[str | None, flag("tls_key", "FILE")]
-Roots: TypeAlias = Annotated[list[str] | None, flag("roots", "DIR")]
-TrustAll: TypeAlias = Annotated[bool | None, flag("trust_all", "")]
-Unattended: TypeAlias = Annotated[str | None, flag("unattended", "WHAT")]
-MoveAside: TypeAlias = Annotated[bool | None, flag("move_aside_damaged", "")]
-Cluster: TypeAlias = Annotated[str | None, flag("cluster", "URLS")]
-ClusterPrefix: TypeAlias = Annotated[str | None, flag("cluster_prefix", "NAME")]
-ClusterName: TypeAlias = Annotated[str | None, flag("cluster_name", "NAME")]
-DrainSeconds: TypeAlias = Annotated[Any, flag("drain_seconds", "SECONDS", number)]
-Labels: TypeAlias = Annotated[list[str] | None, flag("labels", "KEY=VALUE")]
-Mcp: TypeAlias = Annotated[bool | None, flag("mcp", "")]
-NoAgents: TypeAlias = Annotated[bool | None, flag("no_agents", "")]
+SWITCH, TEXT, TEXTS = bool | None, str | None, list[str] | None
+
+FLAGS: Mapping[str, tuple[Any, str]] = {
+    "hostname": (TEXT, "ADDRESS"),
+    "port": (Any, "N"),
+    "directory": (TEXT, "DIR"),
+    "data_dir": (TEXT, "DIR"),
+    "default_agent": (TEXT, "NAME"),
+    "cors": (TEXTS, "ORIGIN"),
+    "log_level": (TEXT, "LEVEL"),
+    "log_format": (TEXT, "FORMAT"),
+    "allowed_hosts": (TEXTS, "NAME"),
+    "base_path": (TEXT, "PATH"),
+    "trust_proxy": (SWITCH, ""),
+    "tls_cert": (TEXT, "FILE"),
+    "tls_key": (TEXT, "FILE"),
+    "roots": (TEXTS, "DIR"),
+    "trust_all": (SWITCH, ""),
+    "sandbox": (TEXT, "LEVEL"),
+    "unattended": (TEXT, "WHAT"),
+    "move_aside_damaged": (SWITCH, ""),
+    "mdns": (SWITCH, ""),
+    "mdns_domain": (TEXT, "NAME"),
+    "cluster": (TEXT, "URLS"),
+    "cluster_prefix": (TEXT, "NAME"),
+    "cluster_name": (TEXT, "NAME"),
+    "no_agents": (SWITCH, ""),
+    "mcp": (SWITCH, ""),
+    "labels": (TEXTS, "KEY=VALUE"),
+    "drain_seconds": (Any, "SECONDS"),
+}
+"""Setting -> the type of its flag, and what stands for its value in the help. Those of type `Any` are numbers."""
+SERVE = tuple(FLAGS)
+WEB = tuple(name for name in SERVE if name not in ("cluster_name", "no_agents", "mcp", "labels", "drain_seconds"))
+"""The settings of `serve` and of `web`, in the order of their help."""
+
+Flags: TypeAlias = dict[str, Any]
+"""Name of a setting -> the value of its flag; None for a flag that is absent."""
+
+
+def with_flags(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command flags for these settings, in the place of its parameter `flags`, which gets their values."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**values: Any) -> None:
+            command(flags={name: values.pop(name) for name in names}, **values)
+
+        flags = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(name)) for name in names]
+        parameters: list[Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            parameters += flags if parameter.name == "flags" else [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined] - typer reads it
+        return run
+
+    return add
+
+
+def _annotation(name: str) -> Any:
+    type_, metavar = FLAGS[name]
+    return Annotated[type_, flag(name, metavar, number if type_ is Any else None)]
+
+
 EnvFile: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(

@@ -185,10 +185,13 @@ def mark(
 
 
 def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
-    """Collect all marked functions of the modules. Raises ValueError if two serve the same operation."""
+    """Collect all marked functions of the modules, and those of their `HANDLERS`, which are made in a loop.
+
+    Raises ValueError if two serve the same operation.
+    """
     bound: dict[tuple[Wire, str], BoundOperation] = {}
     for module in modules:
-        for value in vars(module).values():
+        for value in (*vars(module).values(), *getattr(module, "HANDLERS", ())):
             mark = getattr(value, _MARK, None) if inspect.isfunction(value) else None
             if mark is None or value.__module__ != module.__name__:
                 continue

@@ -1,8 +1,9 @@
-"""Operations on the whole server: its end, document and log, and experiments. Source: recordings `endpoints`, `dispose`."""
+"""Operations on the whole server: its end, document and log, and constant answers. Source: recordings `endpoints`, `dispose`."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from importlib import resources
 
 import structlog
@@ -11,7 +12,7 @@ from aiohttp import web
 from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import extra, operation
 from shim.host.changes import EVERYWHERE, AllDisposed, DirectoryDisposed
-from shim.http.operation import Ctx
+from shim.http.operation import NO_CONTENT, Ctx, Handler
 
 
 @operation("global.dispose")
@@ -62,28 +63,27 @@ async def write(ctx: Ctx, body: requests.LogBody) -> object:
     return True
 
 
-# --- experiments -----------------------------------------------------------------------------------------
+# --- answers that are always the same --------------------------------------------------------------------
+
+ANSWERS: Mapping[str, object] = {
+    "lsp.status": [],
+    "experimental.resource.list": {},
+    "experimental.console.get": {"consoleManagedProviders": [], "switchableOrgCount": 0},
+    "experimental.console.listOrgs": {"orgs": []},
+    "experimental.capabilities.get": {"backgroundSubagents": False},
+    "experimental.session.background": False,
+    "experimental.workspace.syncList": NO_CONTENT,
+    "sync.start": True,
+    "tui.control.response": True,
+}
+"""Operation -> its answer, as this server has no such thing. `unsupported_operations.CONSTANT` has the reasons."""
 
 
-@operation("experimental.capabilities.get")
-async def capabilities(ctx: Ctx) -> object:
-    """Report that a client cannot send subagents to the background."""
-    return {"backgroundSubagents": False}
+def _handler(answer: object) -> Handler:
+    async def answer_always(ctx: Ctx) -> object:
+        return answer
+
+    return answer_always
 
 
-@operation("experimental.console.get")
-async def console(ctx: Ctx) -> object:
-    """Report that there is no account."""
-    return {"consoleManagedProviders": [], "switchableOrgCount": 0}
-
-
-@operation("experimental.console.listOrgs")
-async def organisations(ctx: Ctx) -> object:
-    """Report no organisations, as there is no account."""
-    return {"orgs": []}
-
-
-@operation("experimental.session.background")
-async def background(ctx: Ctx) -> object:
-    """Report that no subagent was sent to the background, because each agent decides that itself."""
-    return False
+HANDLERS = tuple(operation(name)(_handler(answer)) for name, answer in ANSWERS.items())

@@ -78,18 +78,6 @@ def _status(server: mcp_servers.McpServer) -> MCPStatus | None:
             return None
 
 
-@operation("experimental.resource.list")
-async def resources(ctx: Ctx) -> object:
-    """Return no resources: agents do not report those of their MCP servers."""
-    return {}
-
-
-@operation("lsp.status")
-async def language_servers(ctx: Ctx) -> object:
-    """Return no language servers: this server runs none."""
-    return []
-
-
 @operation("formatter.status")
 async def formatter_status(ctx: Ctx) -> object:
     """Return the formatters that act on the files of this directory, as far as it is trusted."""

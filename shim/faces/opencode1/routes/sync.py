@@ -51,12 +51,6 @@ async def history(ctx: Ctx, body: ClientSequences) -> object:
     return rows
 
 
-@operation("sync.start")
-async def start(ctx: Ctx) -> object:
-    """Do nothing: our workspaces are local folders, so there is no server to replicate."""
-    return True
-
-
 @operation("sync.replay")
 async def replay(ctx: Ctx, body: requests.ReplayBody) -> object:
     """Import the session of a history into a directory. An existing session gets the messages that it lacks."""

@@ -6,7 +6,7 @@ In native OpenCode, `/tui/open-themes` publishes `session.list` by mistake; ours
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
 from shim.host.changes import TuiCommand, TuiPrompt, TuiSession, TuiToast
 from shim.host.tui_control import TuiRequest
-from shim.http.operation import Ctx
+from shim.http.operation import Ctx, Handler
 from shim.lib.errors import ServiceUnavailable
 
 TuiChange: TypeAlias = TuiPrompt | TuiCommand | TuiToast | TuiSession
@@ -72,40 +72,23 @@ async def append(ctx: Ctx, body: requests.TuiAppendBody) -> object:
     return _publish(ctx, body)
 
 
-@operation("tui.openHelp")
-async def open_help(ctx: Ctx) -> object:
-    """Show the help."""
-    return _execute(ctx, "help.show")
+def _handler(command: str) -> Handler:
+    async def execute_command(ctx: Ctx) -> object:
+        return _execute(ctx, command)
+
+    return execute_command
 
 
-@operation("tui.openSessions")
-async def open_sessions(ctx: Ctx) -> object:
-    """Show the list of sessions."""
-    return _execute(ctx, "session.list")
-
-
-@operation("tui.openThemes")
-async def open_themes(ctx: Ctx) -> object:
-    """Show the list of themes."""
-    return _execute(ctx, "theme.switch")
-
-
-@operation("tui.openModels")
-async def open_models(ctx: Ctx) -> object:
-    """Show the list of models."""
-    return _execute(ctx, "model.list")
-
-
-@operation("tui.submitPrompt")
-async def submit(ctx: Ctx) -> object:
-    """Submit the prompt."""
-    return _execute(ctx, "prompt.submit")
-
-
-@operation("tui.clearPrompt")
-async def clear(ctx: Ctx) -> object:
-    """Clear the prompt."""
-    return _execute(ctx, "prompt.clear")
+COMMANDS = {
+    "tui.openHelp": "help.show",
+    "tui.openSessions": "session.list",
+    "tui.openThemes": "theme.switch",
+    "tui.openModels": "model.list",
+    "tui.submitPrompt": "prompt.submit",
+    "tui.clearPrompt": "prompt.clear",
+}
+"""Operation -> the command of the TUI that it runs."""
+HANDLERS = tuple(operation(operation_id)(_handler(command)) for operation_id, command in COMMANDS.items())
 
 
 @operation("tui.executeCommand")
@@ -150,9 +133,3 @@ async def control_next(ctx: Ctx) -> object:
         return {"path": request.path, "body": request.body}
     finally:
         control.leave(ctx.directory, reader)
-
-
-@operation("tui.control.response")
-async def control_response(ctx: Ctx, body: Any = None) -> object:
-    """Accept a reader's response and ignore it, as in native OpenCode's server."""
-    return True

@@ -63,12 +63,6 @@ async def remove(ctx: Ctx, path: requests.WorkspacePath) -> object:
     return host.workspace(await ctx.services.workspaces.remove(path.id))
 
 
-@operation("experimental.workspace.syncList")
-async def sync(ctx: Ctx) -> object:
-    """Do nothing: each request reads the workspaces from the store, so nothing can be outdated."""
-    return NO_CONTENT
-
-
 # --- moves -----------------------------------------------------------------------------------------------
 
 CHANGES = (

@@ -12,19 +12,20 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, web
+from aiohttp import ClientError, web
 from pydantic import SecretStr
 
 from shim.agents import sandboxes
 from shim.agents.directory import Agent, AgentDirectory
 from shim.cli import screen
 from shim.cli.diagnosis import AgentCheck, Diagnosis, Login, Probe, diagnose
+from shim.client import Client, Problem
 from shim.host.config.opencode_config import ConfigFiles
 from shim.host.config.setups import Setups
 from shim.lib.clock import Clock
@@ -34,7 +35,9 @@ from shim.main.app import SERVICES, build_app, find_agents
 from shim.processes.answers import ask
 from shim.store.memory import MemoryStore
 from universal.agent_spec import AgentSpec, LoginCheck
-from universal.lib.jsonvalue import arr, obj, text
+from universal.events import ErrorData, ItemData, ItemDeltaData, TurnData
+from universal.items import ItemRole
+from universal.lib.jsonvalue import obj, text
 from universal.permissions import PERMISSION_KEYS
 from universal.sandbox import TIGHTER, SandboxUse
 from universal.setup import PARTS, DirectorySetup
@@ -44,8 +47,6 @@ from universal.setup import PARTS, DirectorySetup
 PROMPT = "Answer with the single word: ready. Use no tools."
 PROBE_S = 90.0
 """Seconds for one agent from the prompt to idle. A first answer takes 3 to 20 s; some agents retry a failing model for 60 s."""
-REQUEST_S = 30.0
-"""Timeout in seconds of each request except the stream."""
 USER = "opencode"
 
 
@@ -61,109 +62,52 @@ async def probe(runner: web.AppRunner, settings: Settings, agent: str, model: st
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[-1][:2]
-    password = settings.password.get_secret_value() if settings.password is not None else ""
-    headers = {"Authorization": f"Bearer {password}"}
+    password = settings.password.get_secret_value() if settings.password is not None else None
     try:
         with tempfile.TemporaryDirectory(prefix="opencode-shim-doctor-") as folder:
-            async with ClientSession(f"http://{host}:{port}", headers=headers, timeout=ClientTimeout(total=REQUEST_S)) as http:
-                return await _Turn(http, runner.app, folder, clock).run(agent, model)
+            async with Client(f"http://{host}:{port}", password=password) as client:
+                return await _turn(client, runner.app[SERVICES].agents, folder, clock, agent, model)
     finally:
         await site.stop()
 
 
-class _Turn:
-    """Runs one turn and measures its times."""
+async def _turn(client: Client, agents: AgentDirectory, folder: str, clock: Clock, agent: str, model: str) -> Probe:
+    """Run one turn in a new session and measure its times. What the agent asks for is rejected."""
+    fields: dict[str, Any] = {}
+    texts: list[str] = []
+    began = 0
 
-    def __init__(self, http: ClientSession, app: web.Application, folder: str, clock: Clock) -> None:
-        self._http = http
-        self._agents = app[SERVICES].agents
-        self._query = {"directory": folder}
-        self._clock = clock
-        self._began = 0
-        self._fields: dict[str, Any] = {}
+    def mark(name: str) -> None:
+        fields.setdefault(name, clock.now_ms() - began)
 
-    async def run(self, agent: str, model: str) -> Probe:
-        """Create a session, open the stream, send the prompt, wait for idle, then read the answer over HTTP."""
-        session = ""
-        self._agents.listeners.spawned = lambda name: self._mark("started_ms") if name == agent else None
-        try:
-            async with asyncio.timeout(PROBE_S):
-                session = text((await self._post("/session", {"title": "doctor"})).get("id"))
-                await self._stream(session, {"providerID": agent, "modelID": model})
-                self._fields["answer"] = await self._answer(session)
-        except TimeoutError:
-            self._fields.setdefault("error", f"It did not become idle within {PROBE_S:g} s.")
-        except (ClientError, OSError, ValueError) as error:
-            self._fields.setdefault("error", f"The server failed: {error}")
-        finally:
-            self._agents.listeners.spawned = lambda name: None
-            with suppress(ClientError, OSError, TimeoutError, ValueError):
-                if session:
-                    await self._delete(f"/session/{session}")
-        return Probe(**self._fields)
-
-    async def _stream(self, session: str, model: dict[str, str]) -> None:
-        timeout = ClientTimeout(total=None, sock_read=PROBE_S)
-        async with self._http.get("/event", params=self._query, timeout=timeout) as stream:
-            events = _events(stream)
-            await anext(events)  # `server.connected`: no later event is missed
-            self._began = self._clock.now_ms()
-            body = {"parts": [{"type": "text", "text": PROMPT}], "model": model}
-            await self._post(f"/session/{session}/prompt_async", body)
-            async for event in events:
-                if await self._event(session, text(event.get("type")), obj(event.get("properties"))):
-                    return
-
-    async def _event(self, session: str, kind: str, properties: dict[str, Any]) -> bool:
-        """Handle one event. Returns True if it ends the turn."""
-        if properties.get("sessionID") != session:
-            return False
-        if kind == "message.updated" and obj(properties.get("info")).get("role") == "assistant":
-            self._mark("event_ms")
-        elif kind == "message.part.delta" and properties.get("field") == "text":
-            self._mark("text_ms")
-        elif kind == "permission.asked":
-            await self._post(f"/permission/{properties.get('id')}/reply", {"reply": "reject"})
-        elif kind == "question.asked":
-            await self._post(f"/question/{properties.get('id')}/reject", {})
-        elif kind == "session.error":
-            self._fields["error"] = text(obj(obj(properties.get("error")).get("data")).get("message"), "It failed.")
-        elif kind == "session.idle":
-            self._mark("idle_ms")
-            return True
-        return False
-
-    def _mark(self, name: str) -> None:
-        self._fields.setdefault(name, self._clock.now_ms() - self._began)
-
-    async def _answer(self, session: str) -> str:
-        async with self._http.get(f"/session/{session}/message", params=self._query) as answer:
-            messages = arr(await answer.json())
-        texts = [
-            text(obj(part).get("text"))
-            for message in messages
-            if obj(obj(message).get("info")).get("role") == "assistant"
-            for part in arr(obj(message).get("parts"))
-            if obj(part).get("type") == "text"
-        ]
-        return " ".join(texts).strip()
-
-    async def _post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        async with self._http.post(path, params=self._query, json=body) as answer:
-            body_text = await answer.text()
-            if answer.status >= 400:
-                raise ValueError(f"{path} answered {answer.status}: {body_text[:300]}")
-            return obj(json.loads(body_text)) if body_text else {}
-
-    async def _delete(self, path: str) -> None:
-        async with self._http.delete(path, params=self._query):
-            pass
-
-
-async def _events(stream: Any) -> AsyncIterator[dict[str, Any]]:
-    async for line in stream.content:
-        if line.startswith(b"data:"):
-            yield obj(json.loads(line[5:]))
+    agents.listeners.spawned = lambda name: mark("started_ms") if name == agent else None
+    try:
+        async with asyncio.timeout(PROBE_S):
+            session = await client.create_session(agent=agent, directory=folder, model=model, title="doctor", unattended="rules")
+            began = clock.now_ms()
+            async for event in session.prompt(PROMPT):
+                match event.data:
+                    case ItemData(item=item) if item.role is ItemRole.ASSISTANT:
+                        mark("event_ms")
+                    case ItemDeltaData(part_type="text", delta=delta):
+                        mark("text_ms")
+                        texts.append(delta)
+                    case ErrorData(message=message):
+                        fields["error"] = message
+                    case TurnData(phase="ended", metadata=metadata):
+                        mark("idle_ms")
+                        if failure := text(obj(obj(metadata).get("error")).get("message")):
+                            fields.setdefault("error", failure)
+                    case _:
+                        pass
+            await session.terminate()
+    except TimeoutError:
+        fields.setdefault("error", f"It did not become idle within {PROBE_S:g} s.")
+    except (ClientError, OSError, Problem) as error:
+        fields.setdefault("error", f"The server failed: {error}")
+    finally:
+        agents.listeners.spawned = lambda name: None
+    return Probe(**fields, answer="".join(texts).strip())
 
 
 # --- `opencode-shim doctor` -----------------------------------------------------------------------------------

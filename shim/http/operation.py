@@ -6,7 +6,7 @@
 Each face has its own decorator (`shim/faces/*/endpoint.py`), because both wires have a `session.list`. Parameters are found by
 name. `path`, `query` and `body` are annotated with pydantic models. `body: Model | None` may be missing (not `null`); a missing
 required body is read as `{}`. Method and path come from the generated table of operations. A handler returns a model, dict,
-list or scalar (200 JSON), `NO_CONTENT` (204), or a finished response (streams, texts).
+list or scalar (200 JSON), None (204), or a finished response (streams, texts).
 
 The decorators only mark the function: `collect` reads the marks of modules, `register` adds routes to an app. Bodies may also
 be unions and plain types. Annotations are evaluated, so a handler's module must import the annotated types at run time.
@@ -126,12 +126,9 @@ HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
 class _Empty(Enum):
-    NO_CONTENT = 204
     MISSING = 0
 
 
-NO_CONTENT = _Empty.NO_CONTENT
-"""The result of a handler without an answer: 204 with an empty body."""
 MISSING = _Empty.MISSING
 """Stands for the body of a request without one."""
 
@@ -342,10 +339,10 @@ def need_id(prefix: str) -> AfterValidator:
 
 
 def to_response(result: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.StreamResponse:
-    """Turn a handler's result into a response."""
+    """Turn a handler's result into a response: None into 204 with an empty body."""
     if isinstance(result, web.StreamResponse):
         return result
-    if result is NO_CONTENT:
+    if result is None:
         return web.Response(status=204, headers=headers)
     body = wire_json.dumps(result)
     response = web.Response(body=body, status=status, headers=headers, content_type="application/json")

@@ -28,7 +28,7 @@ from shim.faces.v1.routes.sessions import SessionPath, session_info
 from shim.host.files.roots import visible_sessions
 from shim.http import wire_json
 from shim.http.log_stream import frame, last_event_id, stream
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.http.services import Universal
 from shim.http.streams import need_room
 from shim.inspector.trace import Row
@@ -244,10 +244,9 @@ async def get_trace_sse(ctx: Ctx, path: SessionPath, query: LiveQuery) -> object
     errors=(404,),
     ours=True,
 )
-async def abort_session(ctx: Ctx, path: SessionPath) -> object:
+async def abort_session(ctx: Ctx, path: SessionPath) -> None:
     """Stops the running turn, if there is one; the session goes on."""
     await ctx.services.sessions.abort(await universal(ctx).sessions.id_of(path.session_id))
-    return NO_CONTENT
 
 
 @v1("get_counters", "GET", "/inspector/api/counters", tag="inspector", answer=Counters, ours=True)

@@ -20,7 +20,7 @@ from shim.faces.opencode1._generated.operations import OPERATIONS
 from shim.faces.opencode1.endpoint import extra, operation
 from shim.faces.opencode1.unsupported_operations import UNSUPPORTED
 from shim.http import wire_json
-from shim.http.operation import NO_CONTENT, Ctx, collect
+from shim.http.operation import Ctx, collect
 from shim.http.operations import Operation
 from shim.lib.errors import AgentNotFound, PermissionNotFound
 from shim.routes import application
@@ -82,7 +82,7 @@ async def thing(ctx: Ctx, path: Path_, query: Query) -> object:
 
 @extra("test.nothing", "DELETE", "/thing/{name}")
 async def delete_thing(ctx: Ctx) -> object:
-    return NO_CONTENT
+    return None
 
 
 @extra("test.fail", "GET", "/fail/{name}")

@@ -18,9 +18,9 @@ from aiohttp import web
 
 from shim.faces.opencode2.dialects import DIALECTS, PREVIEW, V2_0, Dialect, dialect_of_body
 from shim.faces.opencode2.face import FACE
-from shim.faces.opencode2.rewrite_rules import Alias, NoContent
+from shim.faces.opencode2.rewrite_rules import Alias
 from shim.http.access import READING
-from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
+from shim.http.operation import SERVICES, BoundOperation, add_route, arguments, to_response
 from shim.http.operations import OpenCode2Operation, RequestInput
 from shim.lib.errors import InvalidRequest
 
@@ -104,6 +104,6 @@ async def _answer(request: web.Request, bound: BoundOperation, dialect: Dialect)
 
     handler_arguments = await arguments(bound, request, convert)
     result = await bound.handler(**handler_arguments)
-    if not isinstance(result, web.StreamResponse) and result is not NO_CONTENT:
+    if not isinstance(result, web.StreamResponse) and result is not None:
         result = dialect.answer(bound.id, result)
-    return to_response(NO_CONTENT if isinstance(result, NoContent) else result)
+    return to_response(result)

@@ -21,10 +21,6 @@ class Alias(NamedTuple):
     operation: str
 
 
-class NoContent(NamedTuple):
-    """An answer without a body: 204."""
-
-
 Ask: TypeAlias = Callable[[RequestInput], RequestInput]
 Answer: TypeAlias = Callable[[Any], Any]
 
@@ -49,9 +45,8 @@ def without_types(*kinds: str) -> Ask:
     return lambda request: request._replace(query={**request.query, "without": ",".join(sorted(kinds))})
 
 
-def no_content(_body: Any) -> Any:
+def no_content(_body: Any) -> None:
     """204 in the place of an answer."""
-    return NoContent()
 
 
 def of_data(change: Callable[[ReadOnlyWire], ReadOnlyWire]) -> Answer:

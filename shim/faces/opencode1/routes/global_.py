@@ -12,7 +12,7 @@ from aiohttp import web
 from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import extra, operation
 from shim.host.changes import EVERYWHERE, AllDisposed, DirectoryDisposed
-from shim.http.operation import NO_CONTENT, Ctx, Handler
+from shim.http.operation import Ctx, Handler
 
 
 @operation("global.dispose")
@@ -72,7 +72,7 @@ ANSWERS: Mapping[str, object] = {
     "experimental.console.listOrgs": {"orgs": []},
     "experimental.capabilities.get": {"backgroundSubagents": False},
     "experimental.session.background": False,
-    "experimental.workspace.syncList": NO_CONTENT,
+    "experimental.workspace.syncList": None,
     "sync.start": True,
     "tui.control.response": True,
 }

@@ -13,7 +13,7 @@ from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.faces.opencode1.wire_event import FACE
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.lib.errors import AnswerNotFound, InvalidRequest
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
 from shim.sessions.prompts.built_in_commands import templates
@@ -127,10 +127,9 @@ class PromptBody(BaseModel):
 
 
 @operation("session.prompt_async")
-async def prompt_async(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
+async def prompt_async(ctx: Ctx, path: SessionPath, body: PromptBody) -> None:
     """Submit a prompt. 204 once the prompt is stored and the session shows as busy."""
     await _submit(ctx, path.sessionID, body)
-    return NO_CONTENT
 
 
 @operation("session.prompt")

@@ -16,7 +16,7 @@ from shim.host.git.project_copies import generate_name
 from shim.host.git.workspaces import KIND
 from shim.http.directory import resolve
 from shim.http.instance import end_instance
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest, NotFound
 from shim.sessions.transfer.move import move as move_session
 from shim.sessions.transfer.move import subpath
@@ -92,7 +92,7 @@ async def warp(ctx: Ctx, body: requests.WarpBody) -> object:
 
 async def _move(
     ctx: Ctx, refusal: type[SessionNotMoved | SessionNotWarped], session_id: str, directory: str, *, along: bool
-) -> object:
+) -> None:
     if along:
         raise refusal(CHANGES)
     if not await asyncio.to_thread(os.path.isdir, directory):
@@ -103,7 +103,6 @@ async def _move(
     except (InvalidRequest, NotFound) as error:
         raise refusal(str(error)) from error
     await ctx.services.store.flush(session_id)
-    return NO_CONTENT
 
 
 # --- worktrees -------------------------------------------------------------------------------------------
@@ -155,14 +154,12 @@ async def copy(ctx: Ctx, path: requests.ProjectPath, body: requests.CopyBody) ->
 
 
 @operation("v2.projectCopy.remove")
-async def remove_copy(ctx: Ctx, path: requests.ProjectPath, body: requests.CopyRemovalBody) -> object:
+async def remove_copy(ctx: Ctx, path: requests.ProjectPath, body: requests.CopyRemovalBody) -> None:
     """Remove a copy that this server created."""
     await ctx.services.copies.remove(path.projectID, ctx.directory, body.directory, force=body.force)
-    return NO_CONTENT
 
 
 @operation("v2.projectCopy.refresh")
-async def refresh(ctx: Ctx, path: requests.ProjectPath) -> object:
+async def refresh(ctx: Ctx, path: requests.ProjectPath) -> None:
     """Register worktrees that other programs created."""
     await ctx.services.copies.refresh(path.projectID, ctx.directory)
-    return NO_CONTENT

@@ -33,7 +33,7 @@ def _same_message(message: ReadOnlyWire) -> ReadOnlyWire | None:
 class Dialect:
     """One dialect. `event` and `message` return None for what the dialect does not have.
 
-    `requests` and `answers` have a row for each operation that differs. `rewrite_rules.NoContent` is an answer without a body.
+    `requests` and `answers` have a row for each operation that differs. None is an answer without a body.
     `aliases`: routes that `v2_0` has at another place. Every client may call them and is answered in this dialect.
     `has_project`: answers about a directory name its project.
     """

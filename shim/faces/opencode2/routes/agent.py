@@ -19,7 +19,7 @@ from shim.faces.opencode2.names import rules
 from shim.faces.opencode2.routes.location_answer import locate_answer, publish_changes
 from shim.host.changes import EVERYWHERE, AllDisposed
 from shim.host.config import skills
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.http.services import list_offers
 from shim.lib.errors import InvalidRequest
 from shim.sessions.prompts.agent_commands import with_commands
@@ -163,7 +163,7 @@ async def get_integration(ctx: Ctx, path: requests.IntegrationPath) -> object:
 
 
 @operation("integration.connect.key")
-async def connect(ctx: Ctx, path: requests.IntegrationPath, body: Key) -> object:
+async def connect(ctx: Ctx, path: requests.IntegrationPath, body: Key) -> None:
     """Store a key. Agents get it at their next start."""
     await _need_integration(ctx, path.integrationID)
     key = body.key.strip() if isinstance(body.key, str) else ""
@@ -171,23 +171,20 @@ async def connect(ctx: Ctx, path: requests.IntegrationPath, body: Key) -> object
         raise InvalidRequest("Expected a key that is not empty", path=("key",))
     await asyncio.to_thread(ctx.services.agents.keys.set, path.integrationID, key)
     _publish_change(ctx)
-    return NO_CONTENT
 
 
 @operation("credential.remove")
-async def remove(ctx: Ctx, path: requests.CredentialPath) -> object:
+async def remove(ctx: Ctx, path: requests.CredentialPath) -> None:
     """Remove a key. Succeeds also if there is none."""
     await asyncio.to_thread(ctx.services.agents.keys.remove, path.credentialID)
     _publish_change(ctx)
-    return NO_CONTENT
 
 
 @operation("credential.activate")
-async def activate(ctx: Ctx, path: requests.CredentialPath) -> object:
+async def activate(ctx: Ctx, path: requests.CredentialPath) -> None:
     """Succeeds if the key exists: the only key of an integration is always active. Raises 404 otherwise."""
     if path.credentialID not in await asyncio.to_thread(ctx.services.agents.keys.providers):
         raise CredentialNotFound(path.credentialID)
-    return NO_CONTENT
 
 
 async def _integrations(ctx: Ctx) -> list[host_types.IntegrationInfo]:

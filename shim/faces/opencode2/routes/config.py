@@ -15,7 +15,7 @@ from shim.faces.opencode2.routes.location_answer import place, publish_changes
 from shim.host.changes import EVERYWHERE, AllDisposed
 from shim.host.config.jsonc import JsoncError
 from shim.host.config.opencode_config import GLOBAL_NAMES
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest
 from universal.lib.jsonvalue import JsonObject, arr, obj, text
 
@@ -54,7 +54,7 @@ async def shells(ctx: Ctx) -> object:
 
 
 @operation("experimental.config.update")
-async def update(ctx: Ctx, body: requests.ConfigUpdateBody) -> object:
+async def update(ctx: Ctx, body: requests.ConfigUpdateBody) -> None:
     """Write the shell into the person's file."""
     try:
         await asyncio.to_thread(ctx.services.config.update_global, {"shell": body.shell})
@@ -64,7 +64,6 @@ async def update(ctx: Ctx, body: requests.ConfigUpdateBody) -> object:
         raise InvalidRequest(f"The configuration cannot be written: {error}") from error
     ctx.services.host.publish(AllDisposed(), EVERYWHERE)
     publish_changes(ctx, "config.updated")
-    return NO_CONTENT
 
 
 # --- the form of OpenCode 2 ------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from shim.faces.opencode2.negotiation import dialect_of
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import SessionPath, face, need, need_id
 from shim.faces.opencode2.wire_event import ReadOnlyWire
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest, QuestionNotFound
 from universal.lib.jsonvalue import arr, obj, text
 from universal.session.model import Session
@@ -162,25 +162,23 @@ async def _open(ctx: Ctx, path: FormPath) -> types.FormDetail:
 
 
 @operation("session.form.reply")
-async def reply(ctx: Ctx, path: FormPath, body: requests.FormReplyBody) -> object:
+async def reply(ctx: Ctx, path: FormPath, body: requests.FormReplyBody) -> None:
     """Answer a form. 400 for an invalid answer, 409 if it was answered or cancelled already."""
     form = await _open(ctx, path)
     if (wrong := invalid(form["fields"], body.answer)) is not None:
         raise FormAnswerInvalid(path.formID, wrong)
     if face(ctx).forms.settle(path.formID, body.answer):
-        return NO_CONTENT
+        return
     await _settle(ctx, path, asks.answers(form, body.answer))
-    return NO_CONTENT
 
 
 @operation("session.form.cancel")
-async def cancel(ctx: Ctx, path: FormPath, query: requests.CancelQuery) -> object:
+async def cancel(ctx: Ctx, path: FormPath, query: requests.CancelQuery) -> None:
     """Cancel a form. Its creator gets the message; an agent learns only that it was cancelled."""
     await _open(ctx, path)
     if face(ctx).forms.settle(path.formID, None, query.message):
-        return NO_CONTENT
+        return
     await _settle(ctx, path, None)
-    return NO_CONTENT
 
 
 async def _settle(ctx: Ctx, path: FormPath, answers: list[list[str]] | None) -> None:
@@ -390,17 +388,15 @@ def _questions(ctx: Ctx, pairs: list[tuple[Session, QuestionRequest]]) -> list[a
 
 
 @preview_operation("v2.session.question.reply")
-async def answer_questions(ctx: Ctx, path: QuestionPath, body: AnswerBody) -> object:
+async def answer_questions(ctx: Ctx, path: QuestionPath, body: AnswerBody) -> None:
     """Answer one. 404 when it is unknown or was answered already."""
     _settle_questions(ctx, path, body.answers)
-    return NO_CONTENT
 
 
 @preview_operation("v2.session.question.reject")
-async def reject_questions(ctx: Ctx, path: QuestionPath) -> object:
+async def reject_questions(ctx: Ctx, path: QuestionPath) -> None:
     """Refuse to answer; the agent is told."""
     _settle_questions(ctx, path, None)
-    return NO_CONTENT
 
 
 def _settle_questions(ctx: Ctx, path: QuestionPath, answers: list[list[str]] | None) -> None:

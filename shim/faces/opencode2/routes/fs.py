@@ -26,7 +26,7 @@ from shim.host.files import search
 from shim.host.files.contents import BYTES, TEXT, sniff_type
 from shim.host.files.roots import require
 from shim.host.git import vcs
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.lib import disk
 from shim.lib.errors import InvalidRequest
 
@@ -190,7 +190,7 @@ async def diff(ctx: Ctx, query: requests.VcsDiffQuery) -> object:
 
 
 @operation("vcs.init")
-async def init(ctx: Ctx, query: requests.InitQuery) -> object:
+async def init(ctx: Ctx, query: requests.InitQuery) -> None:
     """Run `git init` in the directory. Raises 409 inside of a repository, 501 for another kind, 503 with git's error."""
     directory = await place(ctx)
     if query.provider != "git":
@@ -199,7 +199,6 @@ async def init(ctx: Ctx, query: requests.InitQuery) -> object:
         raise ResourceConflict(f"{directory} is in a repository already.", directory)
     created = await ctx.services.projects.init_git(directory)
     ctx.services.host.publish(ProjectUpdated(created), EVERYWHERE, created.id)
-    return NO_CONTENT
 
 
 def _row(change: vcs.Change) -> VcsFileStatus:

@@ -16,7 +16,7 @@ from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import Limit, first_id
 from shim.faces.opencode2.routes.sessions import SessionPath
 from shim.host.git.trees import WHOLE_FILE, Trees, diffs_between
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionBusy, ShimError
 from shim.sessions.history.checkpoints import read_entries_ahead
 from shim.sessions.undo import undo
@@ -200,19 +200,17 @@ async def stage(ctx: Ctx, path: SessionPath, body: requests.StageBody) -> object
 
 
 @operation("session.revert.clear")
-async def clear(ctx: Ctx, path: SessionPath) -> object:
+async def clear(ctx: Ctx, path: SessionPath) -> None:
     """Take back a staged undo. Succeeds also if nothing is staged."""
     await undo.unrevert(ctx.services.sessions, path.sessionID)
     await ctx.services.store.flush(path.sessionID)
-    return NO_CONTENT
 
 
 @operation("session.revert.commit")
-async def commit(ctx: Ctx, path: SessionPath) -> object:
+async def commit(ctx: Ctx, path: SessionPath) -> None:
     """Remove the hidden messages for good, also from the agent's memory. Succeeds also if nothing is staged."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if actor.main.machine.busy:
         raise SessionBusy(path.sessionID)
     await undo.settle(ctx.services.sessions, actor)
     await ctx.services.store.flush(path.sessionID)
-    return NO_CONTENT

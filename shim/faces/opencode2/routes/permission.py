@@ -17,7 +17,7 @@ from shim.faces.opencode2.errors import GrantNotFound
 from shim.faces.opencode2.names import ACTIONS
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import PERMISSIONS, SessionPath, need
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.lib.errors import Conflict, PermissionNotFound
 from shim.sessions.permissions.grants import Grant
 from universal.permissions import Access
@@ -56,11 +56,10 @@ async def get(ctx: Ctx, path: requests.RequestPath) -> object:
 
 
 @operation("session.permission.reply")
-async def reply(ctx: Ctx, path: requests.RequestPath, body: requests.PermissionReplyBody) -> object:
+async def reply(ctx: Ctx, path: requests.RequestPath, body: requests.PermissionReplyBody) -> None:
     """Answer a request; 404 if it is unknown or was answered already. A rejection rejects all open requests of the session."""
     need(ctx, path.sessionID)
     ctx.services.sessions.requests.reply_permission(path.requestID, body.decision, body.message)
-    return NO_CONTENT
 
 
 @operation("session.permission.create")
@@ -112,7 +111,6 @@ async def change(ctx: Ctx, path: requests.SavedPath, body: SavedBody) -> object:
 
 
 @operation("permission.saved.remove")
-async def remove(ctx: Ctx, path: requests.SavedPath) -> object:
+async def remove(ctx: Ctx, path: requests.SavedPath) -> None:
     """Remove a grant. An agent that remembers it itself may still not ask. Succeeds also if there is none."""
     ctx.services.sessions.grants.revoke(path.id)
-    return NO_CONTENT

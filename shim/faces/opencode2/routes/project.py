@@ -22,7 +22,7 @@ from shim.host.git.project_copies import STRATEGY
 from shim.host.git.projects import belongs
 from shim.host.values import Project
 from shim.http.instance import end_instance
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.http.shapes import ProjectChanges, ProjectPath
 from shim.lib.errors import InvalidRequest, ProjectNotFound
 
@@ -80,7 +80,7 @@ async def create(ctx: Ctx, body: requests.WorktreeCreateBody) -> object:
 
 
 @operation("worktree.remove")
-async def remove(ctx: Ctx, body: requests.WorktreeRemoveBody) -> object:
+async def remove(ctx: Ctx, body: requests.WorktreeRemoveBody) -> None:
     """End what runs in a worktree and remove it. Only worktrees of this server; with changes only by `force`."""
     top = (await _need(ctx, body.projectID)).worktree
     if await ctx.services.worktrees.is_managed(body.directory):
@@ -91,15 +91,13 @@ async def remove(ctx: Ctx, body: requests.WorktreeRemoveBody) -> object:
     else:
         await _worktree_work(ctx.services.copies.remove(body.projectID, top, body.directory, force=body.force))
     _publish_change(ctx, body.projectID)
-    return NO_CONTENT
 
 
 @operation("worktree.refresh")
-async def refresh(ctx: Ctx, body: requests.ProjectQuery) -> object:
+async def refresh(ctx: Ctx, body: requests.ProjectQuery) -> None:
     """Find worktrees that other programs have created."""
     project = await _need(ctx, body.projectID)
     await _worktree_work(ctx.services.copies.refresh(body.projectID, project.worktree))
-    return NO_CONTENT
 
 
 def _info(ctx: Ctx, project: Project) -> host_types.Project:
@@ -174,7 +172,7 @@ async def get_location(ctx: Ctx) -> object:
 
 
 @operation("location.reload")
-async def reload_location(ctx: Ctx) -> object:
+async def reload_location(ctx: Ctx) -> None:
     """Ask the agents again for their models and commands, and make clients read everything again.
 
     Configuration files are read at each use anyway. Turns, open permissions and forms go on; OpenCode cancels the last two.
@@ -183,7 +181,6 @@ async def reload_location(ctx: Ctx) -> object:
         await ctx.services.agents.refresh(agent.spec.name)
     ctx.services.host.publish(AllDisposed(), EVERYWHERE)
     publish_changes(ctx, "location.shutdown")
-    return NO_CONTENT
 
 
 @operation("debug.location.list")
@@ -194,7 +191,6 @@ async def list_locations(ctx: Ctx) -> object:
 
 
 @operation("debug.location.evict")
-async def evict_location(ctx: Ctx) -> object:
+async def evict_location(ctx: Ctx) -> None:
     """End the directory's turns, agents and terminals. Its sessions stay."""
     await end_instance(ctx, ctx.directory)
-    return NO_CONTENT

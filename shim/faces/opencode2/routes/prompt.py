@@ -23,7 +23,7 @@ from shim.host.config.skills import Skill
 from shim.host.files.contents import TEXT, sniff_type
 from shim.host.files.prompt_files import BINARY_LIMIT_BYTES
 from shim.host.files.roots import within
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.lib import disk
 from shim.lib.errors import Conflict, InvalidRequest
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
@@ -231,7 +231,7 @@ async def synthetic(ctx: Ctx, path: SessionPath, body: requests.SyntheticBody) -
 
 
 @operation("experimental.session.skill")
-async def skill(ctx: Ctx, path: SessionPath, body: requests.SkillBody) -> object:
+async def skill(ctx: Ctx, path: SessionPath, body: requests.SkillBody) -> None:
     """Send a skill. The agent gets it as a prompt; clients see a skill at once. Raises SkillNotFound."""
     skill = await skill_of(ctx, path.sessionID, body.id)
     if skill is None:
@@ -244,11 +244,10 @@ async def skill(ctx: Ctx, path: SessionPath, body: requests.SkillBody) -> object
     )
     await submit(ctx.services.sessions, path.sessionID, prompt, reply=body.resume is not False)
     await ctx.services.store.flush(path.sessionID)
-    return NO_CONTENT
 
 
 @operation("session.command")
-async def command(ctx: Ctx, path: SessionPath, body: requests.CommandBody) -> object:
+async def command(ctx: Ctx, path: SessionPath, body: requests.CommandBody) -> None:
     """Run a slash command: a template of the server or the config, or a command of the agent."""
     directory = need(ctx, path.sessionID).directory
     parts, details = await _parts(ctx, path.sessionID, body)
@@ -260,7 +259,6 @@ async def command(ctx: Ctx, path: SessionPath, body: requests.CommandBody) -> ob
     except UnknownCommand as error:
         raise CommandNotFound(body.name, error.message) from error
     await ctx.services.store.flush(path.sessionID)
-    return NO_CONTENT
 
 
 # --- the inbox -----------------------------------------------------------------------------------------
@@ -274,20 +272,18 @@ async def inbox(ctx: Ctx, path: SessionPath) -> object:
 
 
 @operation("session.inbox.update")
-async def inbox_update(ctx: Ctx, path: requests.InboxPath, body: requests.InboxUpdateBody) -> object:
+async def inbox_update(ctx: Ctx, path: requests.InboxPath, body: requests.InboxUpdateBody) -> None:
     """Change the delivery of a waiting prompt. 409 if it does not wait any more."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     is_changed = actor.prompt_queue.redeliver(path.inboxID, body.delivery)
     if not is_changed and not await actor.offers.recall(path.inboxID, body.delivery):
         raise ResourceConflict(f"{path.inboxID} does not wait in this inbox (any more).", path.inboxID)
     await ctx.services.store.flush(path.sessionID)
-    return NO_CONTENT
 
 
 @operation("session.inbox.cancel")
-async def inbox_cancel(ctx: Ctx, path: requests.InboxPath) -> object:
+async def inbox_cancel(ctx: Ctx, path: requests.InboxPath) -> None:
     """Cancel a waiting prompt. Succeeds also if it does not wait."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if await actor.offers.recall(path.inboxID, None) or actor.prompt_queue.withdraw(path.inboxID):
         await ctx.services.store.flush(path.sessionID)
-    return NO_CONTENT

@@ -23,7 +23,7 @@ from shim.host.terminals.shells import PAGE_LIMIT_BYTES
 from shim.host.terminals.terminal_manager import TICKET_S, NewTerminal
 from shim.http import terminal
 from shim.http.access import is_authorized, may_use, token_of
-from shim.http.operation import NO_CONTENT, Ctx, need_id
+from shim.http.operation import Ctx, need_id
 from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
 from shim.lib.errors import Forbidden, InvalidRequest, PtyNotFound, ShellNotFound
 
@@ -66,10 +66,9 @@ async def update(ctx: Ctx, path: PtyPath, body: TerminalUpdate) -> object:
 
 
 @operation("pty.remove")
-async def remove(ctx: Ctx, path: PtyPath) -> object:
+async def remove(ctx: Ctx, path: PtyPath) -> None:
     """End a terminal."""
     await ctx.services.terminals.remove(ctx.services.terminals.get(ctx.directory, path.ptyID))
-    return NO_CONTENT
 
 
 @operation("pty.connect.token")
@@ -170,11 +169,10 @@ async def timeout(ctx: Ctx, path: ShellPath, body: TimeoutBody) -> object:
 
 
 @operation("shell.remove")
-async def remove_shell(ctx: Ctx, path: ShellPath) -> object:
+async def remove_shell(ctx: Ctx, path: ShellPath) -> None:
     """End a command with its children, and forget its output. Succeeds also if it does not exist."""
     with suppress(ShellNotFound):
         await ctx.services.shells.remove(ctx.services.shells.get(ctx.directory, path.id))
-    return NO_CONTENT
 
 
 @operation("shell.output")

@@ -24,7 +24,7 @@ from shim.faces.opencode2.unsupported_operations import CONSTANT, UNSUPPORTED
 from shim.host.files.roots import visible_sessions
 from shim.http import wire_json
 from shim.http.access import CONNECTION, access_of
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.http.pairing import CODE_S, TOKEN_S
 from shim.lib.errors import InvalidRequest, PairingTokenNotFound
 from universal.lib.jsonvalue import arr
@@ -142,12 +142,11 @@ async def tokens(ctx: Ctx) -> object:
 
 
 @extra("server.pair.revoke", "DELETE", "/api/pair/{id}")
-async def revoke(ctx: Ctx, path: TokenPath) -> object:
+async def revoke(ctx: Ctx, path: TokenPath) -> None:
     """Revoke a token: its next request is refused, and its streams and terminals are closed. Raises NotFound."""
     if not access_of(ctx.request).pairing.revoke(path.id, ctx.request[CONNECTION]):
         raise PairingTokenNotFound(path.id)
     await ctx.services.store.flush()
-    return NO_CONTENT
 
 
 @operation("server.connect")

@@ -28,7 +28,7 @@ from shim.host.git.projects import belongs
 from shim.host.values import Project
 from shim.http.directory import resolve
 from shim.http.forward import need_session_here
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionNotFound
 from shim.sessions.transfer.fork import fork as fork_session
 from shim.sessions.transfer.move import move as move_session
@@ -210,7 +210,7 @@ async def get(ctx: Ctx, path: SessionPath) -> object:
 
 
 @operation("session.update")
-async def update(ctx: Ctx, path: SessionPath, body: requests.SessionUpdateBody) -> object:
+async def update(ctx: Ctx, path: SessionPath, body: requests.SessionUpdateBody) -> None:
     """Rename, archive or restore a session, or set its metadata or rules. Archiving twice changes nothing."""
     changes: RecordChanges = {}
     if body.title is not None:
@@ -223,14 +223,12 @@ async def update(ctx: Ctx, path: SessionPath, body: requests.SessionUpdateBody) 
         changes["archived_ms"] = ctx.services.clock.now_ms() if body.archived else None
     await ctx.services.sessions.patch(path.sessionID, **changes)
     await ctx.services.store.flush(path.sessionID)
-    return NO_CONTENT
 
 
 @operation("session.remove")
-async def remove(ctx: Ctx, path: SessionPath) -> object:
+async def remove(ctx: Ctx, path: SessionPath) -> None:
     """End what runs, and remove the session and its child sessions."""
     await ctx.services.sessions.delete(path.sessionID)
-    return NO_CONTENT
 
 
 @operation("session.fork")
@@ -256,21 +254,19 @@ async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
 
 
 @operation("session.switchAgent")
-async def switch_agent(ctx: Ctx, path: SessionPath, body: requests.SwitchAgentBody) -> object:
+async def switch_agent(ctx: Ctx, path: SessionPath, body: requests.SwitchAgentBody) -> None:
     """Select a mode from the next prompt on. An unknown mode fails then, as in OpenCode."""
     await ctx.services.sessions.patch(path.sessionID, mode=body.agent)
-    return NO_CONTENT
 
 
 @operation("session.switchModel")
-async def switch_model(ctx: Ctx, path: SessionPath, body: requests.SwitchModelBody) -> object:
+async def switch_model(ctx: Ctx, path: SessionPath, body: requests.SwitchModelBody) -> None:
     """Select a model from the next prompt on. A model of another provider means another agent."""
     await ctx.services.sessions.patch(path.sessionID, model=model_of(body.model))
-    return NO_CONTENT
 
 
 @operation("session.move")
-async def move(ctx: Ctx, path: SessionPath, body: requests.MoveBody) -> object:
+async def move(ctx: Ctx, path: SessionPath, body: requests.MoveBody) -> None:
     """Move the session to another directory. Its agent starts there with the next prompt. 400 while it is at work."""
     here = need(ctx, path.sessionID).directory
     directory = await ctx.services.links.real(resolve({"directory": body.directory}, {}, here))
@@ -279,16 +275,14 @@ async def move(ctx: Ctx, path: SessionPath, body: requests.MoveBody) -> object:
     project = await ctx.services.projects.identity(directory)
     await move_session(ctx.services.sessions, path.sessionID, directory, project, subpath(directory, project.worktree))
     await ctx.services.store.flush(path.sessionID)
-    return NO_CONTENT
 
 
 @operation("session.view")
-async def view(ctx: Ctx, path: SessionPath, body: requests.ViewBody) -> object:
+async def view(ctx: Ctx, path: SessionPath, body: requests.ViewBody) -> None:
     """Note that the person has seen the end of a turn."""
     state = await ctx.services.sessions.state(path.sessionID)
     state.record_viewed(int(body.idle))
     await ctx.services.store.flush(path.sessionID)
-    return NO_CONTENT
 
 
 # --- exports and imports ---------------------------------------------------------------------------------

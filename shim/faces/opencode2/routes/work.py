@@ -13,7 +13,7 @@ from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import InstructionTooLarge, ResourceConflict
 from shim.faces.opencode2.routes.sessions import SessionPath, inbox_item, need
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.lib.errors import Conflict, InvalidRequest, LimitReached, ServiceUnavailable
 from shim.sessions.prompts.compact import begin
 from shim.sessions.prompts.generate import NotGenerated, text
@@ -30,19 +30,17 @@ Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
 
 
 @operation("experimental.session.wait")
-async def wait(ctx: Ctx, path: SessionPath) -> object:
+async def wait(ctx: Ctx, path: SessionPath) -> None:
     """Answer when no turn runs in the session."""
     await (await ctx.services.sessions.state(path.sessionID)).idle()
-    return NO_CONTENT
 
 
 @operation("session.resume")
-async def resume(ctx: Ctx, path: SessionPath) -> object:
+async def resume(ctx: Ctx, path: SessionPath) -> None:
     """Dispatch the parked prompts (parked by an interrupt or by `resume: false`), and answer when all turns have ended."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     await resume_session(ctx.services.sessions, actor)
     await actor.main.idle()
-    return NO_CONTENT
 
 
 @operation("session.interrupt")
@@ -57,7 +55,7 @@ async def interrupt(ctx: Ctx, path: SessionPath, query: requests.InterruptQuery)
 
 
 @operation("session.background")
-async def background(ctx: Ctx, path: SessionPath) -> object:
+async def background(ctx: Ctx, path: SessionPath) -> None:
     """Move the commands and subagents that the turn waits for to the background, so that the turn goes on.
 
     Succeeds also if there are none. Raises InvalidRequest for an agent that cannot do it.
@@ -67,7 +65,6 @@ async def background(ctx: Ctx, path: SessionPath) -> object:
         agent = ctx.services.agents.get(ctx.services.sessions.index.agent_of(path.sessionID))
         name = agent.spec.title if agent is not None else "Its agent"
         raise InvalidRequest(f"{name} decides by itself what it runs in the background, and cannot be told from outside.")
-    return NO_CONTENT
 
 
 class EnvironmentBody(BaseModel):
@@ -77,7 +74,7 @@ class EnvironmentBody(BaseModel):
 
 
 @operation("session.environment")
-async def environment(ctx: Ctx, path: SessionPath, body: EnvironmentBody) -> object:
+async def environment(ctx: Ctx, path: SessionPath, body: EnvironmentBody) -> None:
     """Set variables for the session's commands and its agent, in addition to the server's. The next prompt restarts the agent."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if any("\0" in value for value in body.variables.values()):
@@ -85,7 +82,6 @@ async def environment(ctx: Ctx, path: SessionPath, body: EnvironmentBody) -> obj
     if actor.main.variables != body.variables:
         actor.main.variables = dict(body.variables)
         actor.main.when_idle(actor.reap)
-    return NO_CONTENT
 
 
 @operation("session.compact")
@@ -102,12 +98,11 @@ async def compact(ctx: Ctx, path: SessionPath, body: requests.CompactBody) -> ob
 
 
 @operation("session.shell")
-async def shell(ctx: Ctx, path: SessionPath, body: requests.ShellBody) -> object:
+async def shell(ctx: Ctx, path: SessionPath, body: requests.ShellBody) -> None:
     """Run a person's command in the session's directory, and answer at its end. The agent learns of it with the next prompt."""
     mode = need(ctx, path.sessionID).mode or "build"
     await run_shell(ctx.services.sessions, path.sessionID, body.command, mode, body.id)
     await (await ctx.services.sessions.state(path.sessionID)).idle()
-    return NO_CONTENT
 
 
 # --- texts outside of conversations ----------------------------------------------------------------------
@@ -162,7 +157,7 @@ async def listing(ctx: Ctx, path: SessionPath) -> object:
 
 
 @operation("experimental.session.instructions.entry.put")
-async def put(ctx: Ctx, path: EntryPath, body: requests.EntryBody) -> object:
+async def put(ctx: Ctx, path: EntryPath, body: requests.EntryBody) -> None:
     """Set an instruction. Raises InstructionTooLarge, LimitReached."""
     state = await _open_entry(ctx, path)
     entries = state.instructions.entries
@@ -173,17 +168,15 @@ async def put(ctx: Ctx, path: EntryPath, body: requests.EntryBody) -> object:
     if path.key not in entries or entries[path.key] != body.value:
         state.status(LABEL, key=path.key, json=canonical_json(body.value))
         await ctx.services.store.flush(path.sessionID)
-    return NO_CONTENT
 
 
 @operation("experimental.session.instructions.entry.remove")
-async def remove(ctx: Ctx, path: EntryPath) -> object:
+async def remove(ctx: Ctx, path: EntryPath) -> None:
     """Remove an instruction. Succeeds also if it does not exist."""
     state = await _open_entry(ctx, path)
     if path.key in state.instructions.entries:
         state.status(LABEL, key=path.key)
         await ctx.services.store.flush(path.sessionID)
-    return NO_CONTENT
 
 
 async def _open_entry(ctx: Ctx, path: EntryPath) -> SessionState:

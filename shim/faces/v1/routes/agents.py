@@ -27,7 +27,7 @@ from shim.faces.v1.models import (
     StoredSessionList,
 )
 from shim.faces.v1.routes.endpoint import universal, v1
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.sessions.transfer.conversations import open_stored, stored_sessions
 from universal.agent_spec import modes_of
 
@@ -199,18 +199,17 @@ async def open_stored_session(ctx: Ctx, path: StoredPath) -> object:
 
 
 @v1("install_agent", "POST", "/v1/agents/{agent}/install", tag="agents", form="none", errors=(400, 404, 500))
-async def install_agent(ctx: Ctx, path: AgentPath, body: AgentInstallRequest | None) -> object:
+async def install_agent(ctx: Ctx, path: AgentPath, body: AgentInstallRequest | None) -> None:
     """Install an agent with npm; 204 when it is installed. `GET /v1/x-agents/{agent}/install` shows the progress."""
     agent = _agent(ctx, path.agent)
     if agent.usable and not (body is not None and body.reinstall):
-        return NO_CONTENT
+        return
     if not agent.spec.program.binaries:
-        return NO_CONTENT
+        return
     try:
         await universal(ctx).installs.install(path.agent)
     except InstallFailed as error:
         raise AgentInstallFailed(path.agent, str(error)) from error
-    return NO_CONTENT
 
 
 @v1(

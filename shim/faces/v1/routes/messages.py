@@ -14,7 +14,7 @@ from shim.faces.v1.routes.endpoint import universal, v1
 from shim.faces.v1.routes.events import encoder
 from shim.faces.v1.routes.sessions import SessionPath
 from shim.http.log_stream import stream
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.http.streams import need_room
 from shim.lib.errors import InvalidRequest, SessionTerminated
 from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, unattended_policy_of, unattended_policy_of_headers
@@ -33,10 +33,9 @@ class StreamQuery(BaseModel):
 
 
 @v1("post_message", "POST", "/v1/sessions/{session_id}/messages", tag="sessions", form="none", errors=(400, 404, 409))
-async def post_message(ctx: Ctx, path: SessionPath, body: MessageRequest) -> object:
+async def post_message(ctx: Ctx, path: SessionPath, body: MessageRequest) -> None:
     """Send a message; 204 when it is stored. Its turn begins at once, or after the turns of earlier messages."""
     await _submit(ctx, await universal(ctx).sessions.id_of(path.session_id), body)
-    return NO_CONTENT
 
 
 @v1(
@@ -166,6 +165,5 @@ async def _need_request(ctx: Ctx, name: str, field: str, request_id: str) -> str
     return session_id
 
 
-async def _answer(ctx: Ctx, session_id: str) -> object:
+async def _answer(ctx: Ctx, session_id: str) -> None:
     await ctx.services.store.flush(session_id)
-    return NO_CONTENT

@@ -12,7 +12,7 @@ from shim.faces.v1.models import CreateSessionRequest, CreateSessionResponse, Se
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.host.files.roots import require, visible_sessions
 from shim.http.forward import need_session_here
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest
 from shim.sessions.index.named_sessions import NewSession
 from shim.sessions.placement import LABELS_KEY
@@ -74,11 +74,10 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
 
 
 @v1("terminate_session", "POST", "/v1/sessions/{session_id}/terminate", tag="sessions", form="none", errors=(400, 404))
-async def terminate_session(ctx: Ctx, path: SessionPath) -> object:
+async def terminate_session(ctx: Ctx, path: SessionPath) -> None:
     """Stop a session's agent for good: `session.ended` has `terminated_by: daemon`. The session can still be read."""
     session_id = await universal(ctx).sessions.id_of(path.session_id)
     await ctx.services.sessions.terminate(session_id)
-    return NO_CONTENT
 
 
 def _absolute(base: str, named: str) -> str:

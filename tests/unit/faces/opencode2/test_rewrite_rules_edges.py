@@ -6,7 +6,6 @@ import pytest
 
 from shim.faces.opencode2._generated.operations import OPERATIONS
 from shim.faces.opencode2.dialects import DIALECTS, PREVIEW
-from shim.faces.opencode2.rewrite_rules import NoContent
 from shim.http.operations import RequestInput
 
 
@@ -47,5 +46,5 @@ def test_answers_are_made_and_nothing_is_changed_in_place() -> None:
     request = {"id": "per_1", "action": "shell", "source": source}
     [asked] = PREVIEW.answer("session.permission.list", {"data": [request]})["data"]
     assert asked == {**request, "action": "bash", "source": {"type": "tool", "messageID": "msg_1", "callID": "call_1"}}
-    assert PREVIEW.answer("session.interrupt", {"interrupted": True}) == NoContent()
+    assert PREVIEW.answer("session.interrupt", {"interrupted": True}) is None
     assert PREVIEW.answer("session.active", said) is said

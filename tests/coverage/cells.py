@@ -81,6 +81,7 @@ _NO_WORDS: Mapping[str, Cell] = {
 }
 """What no agent of the protocol can tell."""
 SHOWN: Mapping[str, Callable[[str], Mapping[str, Cell]]] = {
+    "gemini": lambda folder: {**_NO_WORDS, "mcp": _acp("mcp", folder, note="It tells a title, and no name of the tool.")},
     "kimi": lambda _: _NO_WORDS,
     "vibe": lambda folder: {
         **_NO_WORDS,

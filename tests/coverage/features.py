@@ -102,8 +102,9 @@ def file_changes(seen: Evidence) -> bool:
 
 
 def mcp(seen: Evidence) -> bool:
-    calls = [i for i in seen.items(ItemKind.TOOL_CALL) if "echo" in i.content[0].name]
-    return bool(calls) and any("echo: hello" in part["state"].get("output", "") for part in seen.of("tool"))
+    return any(seen.items(ItemKind.TOOL_CALL)) and any(
+        "echo: hello" in part["state"].get("output", "") for part in seen.of("tool")
+    )
 
 
 def deltas(seen: Evidence) -> bool:

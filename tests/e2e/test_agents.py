@@ -52,6 +52,12 @@ LACKS: dict[tuple[str, str], str] = {
     ("qwen", "todo"): "Qwen Code offers its model no todo tool over ACP",
     ("qwen", "retry"): "Qwen Code says nothing of retries",
     ("qwen", "error of a kill"): "what was killed is its launcher; its worker may still answer when it is told to end",
+    ("gemini", "question"): "Gemini CLI offers its model no question tool over ACP",
+    ("gemini", "tasks of its list"): "its list of tasks is a call of kind `other`, which does not tell them",
+    ("gemini", "retry"): "Gemini CLI says nothing of retries",
+    ("gemini", "output of a read"): "it tells no output of calls that only read",
+    ("gemini", "arguments of a command"): "it tells a title and no arguments, so a person is asked about each command",
+    ("gemini", "bare thoughts"): "it makes a headline of the first line",
     ("opencode-acp", "question"): "`opencode acp` offers its model no question tool",
     ("opencode-acp", "retry"): "`opencode acp` says nothing of retries",
 }
@@ -101,16 +107,29 @@ def lacks(server: Bench, thing: str) -> bool:
     return (server.agent, thing) in LACKS
 
 
+def skip_without(server: Bench, thing: str) -> None:
+    if lacks(server, thing):
+        pytest.skip(LACKS[server.agent, thing])
+
+
+def let_run(server: Bench, watch: Watch, at: int) -> None:
+    """Until a command runs: some agents tell too little of it for a rule that allows it."""
+    watch.wait_tool("running", at)
+    if lacks(server, "arguments of a command"):
+        server.api.post(f"/permission/{watch.wait('permission.asked', at)['id']}/reply", {"reply": "once"})
+
+
 def tool_names(server: Bench) -> set[str]:
     """The tools that the agent offered to the model in its last request."""
     names: set[str] = set()
     for tool in _last_request(server).get("tools", []):
+        names.update(row["name"] for row in tool.get("functionDeclarations", []))
         names.add(tool.get("name") or tool.get("function", {}).get("name") or tool.get("type"))
     return names
 
 
 def _last_request(server: Bench) -> Json:
-    bodies: list[Json] = [r["body"] for r in server.model.requests() if r["kind"] in ("anthropic", "chat", "responses")]
+    bodies: list[Json] = [r["body"] for r in server.model.requests() if r["kind"] in ("anthropic", "chat", "gemini", "responses")]
     return [body for body in bodies if body.get("tools")][-1]
 
 
@@ -139,7 +158,7 @@ def test_an_edit_changes_the_file_and_shows_the_diff(server: Bench, watch: Watch
     assert (server.place.project / "README.md").read_text() == "Hello\nAdded line\n"
     read, edit = tools(messages)
     assert read["state"]["status"] == edit["state"]["status"] == "completed"
-    assert "Hello" in read["state"]["output"]
+    assert lacks(server, "output of a read") or "Hello" in read["state"]["output"]
     assert edit["tool"] in ("edit", "apply_patch"), "one of the cards that show a diff"
     assert "\n Hello\n+Added line\n" in edit["state"]["metadata"]["diff"]
     last = [event for event in watch.events(at) if event["type"] == "session.diff"][-1]["properties"]["diff"]
@@ -156,7 +175,8 @@ def test_a_permission(server: Bench, watch: Watch, reply: str, message: str | No
     name = f"made-{reply}-{'told' if message else 'silent'}.txt"
     at = watch.prompt(f"[scene:ask_bash:touch {name}] make")
     asked = watch.wait("permission.asked", at)
-    assert (asked["permission"], asked["patterns"], asked["always"]) == ("bash", [f"touch {name}"], ["touch *"])
+    assert (asked["permission"], asked["patterns"]) == ("bash", [f"touch {name}"])
+    assert asked["always"] == ([] if lacks(server, "arguments of a command") else ["touch *"])
     assert [ask["id"] for ask in server.api.get("/permission")] == [asked["id"]]
     before = server.model.steps()
     server.api.post(f"/permission/{asked['id']}/reply", {"reply": reply, **({"message": message} if message else {})})
@@ -179,6 +199,7 @@ def test_a_permission(server: Bench, watch: Watch, reply: str, message: str | No
 @pytest.mark.parametrize("server", [NAMES[0], *nightly(*NAMES[1:])], indirect=True)
 def test_a_permission_for_good(server: Bench, watch: Watch) -> None:
     """With a command of which no other scene asks, since "always" holds for the project. It is this server that keeps it."""
+    skip_without(server, "arguments of a command")
     at = watch.prompt("[scene:ask_bash:git push -q . HEAD:refs/heads/one] push")
     asked = watch.wait("permission.asked", at)
     assert asked["always"] == ["git push *"]
@@ -279,16 +300,19 @@ def test_a_question(server: Bench, watch: Watch, answered: bool) -> None:
 
 @pytest.mark.nightly
 @all_but_second_acp
-def test_reasoning(watch: Watch) -> None:
+def test_reasoning(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:reason] think")
     (message,) = watch.wait_for_answer(at)
     assert [part["type"] for part in message["parts"]] == ["step-start", "reasoning", "text", "step-finish"]
-    assert message["parts"][1]["text"].strip() == "Let me think about this carefully."
+    thought = message["parts"][1]["text"].strip()
+    headline = "**Thinking**\n" if lacks(server, "bare thoughts") else ""
+    assert thought == f"{headline}Let me think about this carefully."
 
 
 @pytest.mark.nightly
 @all_but_second_acp
 def test_todos(server: Bench, watch: Watch) -> None:
+    skip_without(server, "tasks of its list")
     at = watch.prompt("[scene:todo] plan")
     messages = watch.wait_for_answer(at)
     if lacks(server, "todo"):
@@ -363,7 +387,7 @@ def test_abort_while_text_streams(server: Bench, watch: Watch) -> None:
 @all_but_second_acp
 def test_abort_while_a_tool_runs(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:slow_bash:60] run")
-    watch.wait_tool("running", at)
+    let_run(server, watch, at)
     wait_for(lambda: _tick_processes(server), 10, "the tool's shell does not start")
     assert server.api.post(f"/session/{watch.session}/abort") is True
     messages = watch.wait_for_answer(at)
@@ -407,7 +431,7 @@ def test_three_turns(server: Bench, watch: Watch) -> None:
 def test_the_agent_is_killed(server: Bench, watch: Watch) -> None:
     watch.wait_for_answer(watch.prompt("[scene:text] walnut"))
     at = watch.prompt("[scene:slow_bash:60] run")
-    watch.wait_tool("running", at)
+    let_run(server, watch, at)
     for pid in server.agents():
         os.kill(pid, signal.SIGKILL)
     seen = errors(watch.wait_for_answer(at))

@@ -297,6 +297,6 @@ def _plan(scene: str, number: str, is_first: bool) -> Answer:
 def describe_images(body: Body, word: str) -> str:
     """Describe the request: its number of images, and whether it holds `word` outside of the tag."""
     request = json.dumps(body)
-    images = len(re.findall(r'"type": "(?:image|input_image|image_url)"', request))
+    images = len(re.findall(r'"type": "(?:image|input_image|image_url)"|"mimeType": "image/', request))
     there = bool(word) and word in request.replace(f"[scene:see:{word}]", "")
     return f"I see {images} image(s){f', and the word {word}' if there else ''}."

@@ -83,7 +83,7 @@ ROWS: Mapping[str, tuple[re.Pattern[str], tuple[Mapping[str, str], ...]]] = {
 """Abstract action -> (name of a list of objects, its rows)."""
 ALIASES: Mapping[str, str] = {
     **dict.fromkeys(("title", "value"), "label"),
-    **dict.fromkeys(("text", "step", "subject", "name", "task"), "content"),
+    **dict.fromkeys(("text", "step", "subject", "name", "task", "description"), "content"),
     "state": "status",
 }
 """Name of a property -> the key of a row that fills it."""
@@ -157,7 +157,7 @@ def _row(schema: Mapping[str, Json], row: Mapping[str, str]) -> Json:
 
 
 def _type(schema: Mapping[str, Json]) -> str:
-    kinds = [text(kind) for kind in arr(schema.get("type"))] or [text(schema.get("type"))]
+    kinds = [text(kind).lower() for kind in arr(schema.get("type")) or [schema.get("type")]]
     if kinds == [""]:
         alternatives = [obj(choice) for key in ("anyOf", "oneOf") for choice in arr(schema.get(key))]
         if alternatives:

@@ -1,4 +1,4 @@
-"""Serves the scripted model on loopback: three wire formats, a list of models, and 404 for other paths."""
+"""Serves the scripted model on loopback: four wire formats, a list of models, and 404 for other paths."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 from aiohttp import web
 
-from shim.dev.scripted import anthropic, chat, responses
+from shim.dev.scripted import anthropic, chat, gemini, responses
 from shim.dev.scripted.answers import Answer, answer, directory_of
 from shim.dev.scripted.tools import Body
-from shim.dev.scripted.wire import error_kind, limit_headers
+from shim.dev.scripted.wire import INPUT_TOKENS, error_kind, limit_headers
 from universal.items import Json
 from universal.lib.jsonvalue import obj
 
@@ -94,6 +94,20 @@ class ScriptedModel:
             return web.json_response(frames[-1]["response"])
         return await _send(request, [_sse(data, str(data["type"])) for data in frames], reply)
 
+    async def _gemini(self, request: web.Request) -> web.StreamResponse:
+        body = obj(await request.json())
+        self._note("gemini", body)
+        model, action = request.match_info["model"], request.match_info["action"]
+        if action == "countTokens":
+            return web.json_response({"totalTokens": INPUT_TOKENS})
+        reply = answer(gemini.parse_request(body), self._attempts)
+        if reply.status != 200:
+            code, word = (503, "UNAVAILABLE") if reply.status == 529 else (reply.status, "INVALID_ARGUMENT")
+            return web.json_response({"error": {"code": code, "message": "scripted failure", "status": word}}, status=code)
+        if action == "generateContent":
+            return web.json_response(gemini.whole(reply, model))
+        return await _send(request, [_sse(data) for data in gemini.frames(reply, model)], reply)
+
     async def _models(self, _: web.Request) -> web.Response:
         row = {
             "id": "scripted",
@@ -120,6 +134,8 @@ class ScriptedModel:
             app.router.add_post(f"{prefix}/chat/completions", self._chat)
             app.router.add_post(f"{prefix}/responses", self._responses)
             app.router.add_get(f"{prefix}/models", self._models)
+        actions = "{action:countTokens|generateContent|streamGenerateContent}"
+        app.router.add_post(f"/v1beta/models/{{model:[^:]+}}:{actions}", self._gemini)
         app.router.add_route("*", "/{tail:.*}", self._unknown_path)
         return app
 

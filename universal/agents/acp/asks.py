@@ -35,6 +35,8 @@ _PERMISSION_WORD = re.compile(
     r"(allow|always|yes|no|ok|okay|approve|accept|proceed|run|reject|deny|decline|cancel|never|stop)(?![a-z])", re.I
 )
 """How the labels of a permission begin."""
+_REMEMBERED = re.compile(r"(always )?allow\b", re.I)
+"""How the labels begin that allow more than this call."""
 _PLAN_KINDS = frozenset({"switch_mode"})
 _UNCLEAR_KINDS = frozenset({"", "other", "think"})
 _DIALOG_METHODS = frozenset({"select", "confirm", "input", "editor"})
@@ -124,7 +126,10 @@ def _is_permission(options: Sequence[Msg], *, is_call: bool) -> bool:
         return True  # a client that sends no way to reject; then the request is cancelled
     if find_acceptance(options) is None or find_rejection(options) is None:
         return False
-    return is_call or (max(kinds.values()) == 1 and all(_PERMISSION_WORD.match(_label(option)) for option in options))
+    labels = {kind: [_label(option) for option in options if option.get("kind") == kind] for kind in kinds}
+    # Several ways to remember are one permission when they say so (Gemini CLI: this tool, or all of its server).
+    is_one = all(len(found) == 1 or (kind == _ALWAYS and all(map(_REMEMBERED.match, found))) for kind, found in labels.items())
+    return is_call or (is_one and all(_PERMISSION_WORD.match(label) for found in labels.values() for label in found))
 
 
 def _label(option: Msg) -> str:

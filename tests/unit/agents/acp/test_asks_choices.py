@@ -59,6 +59,7 @@ PERMISSIONS: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
     (SHELL, options(("Erlauben", ONCE), ("Ablehnen", REJECT))),
     (SHELL, options(("Yes", ONCE))),
     (SHELL, QWEN),
+    (TITLE, options(("Allow all of db", ALWAYS), ("Allow get", ALWAYS), ("Allow", ONCE), ("Reject", REJECT))),
     (MCP, options(("Allow", ONCE), ("Always allow all tools of db", ALWAYS), ("Always allow get", ALWAYS), ("No", REJECT))),
 ]
 

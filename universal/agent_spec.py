@@ -258,6 +258,11 @@ class AgentRules:
         """The permission keys whose denies a sandbox holds with this agent, and its protocol does not, or not all of them."""
         return tuple(key for key in self.sandbox.shown if self.enforcement.gap(key) or self.enforcement.partial)
 
+    @property
+    def kernel_denies(self) -> tuple[str, ...]:
+        """The keys whose denies a sandbox holds by these settings: of `auto` those that need it."""
+        return self.sandbox.shown if self.sandbox.level != "auto" else self.kernel_keys
+
     def defaults_in(self, environment: Mapping[str, str]) -> tuple[Rule, ...]:
         """Return `defaults` with the agent's own folder moved to where this environment puts it.
 

@@ -12,6 +12,7 @@ bubblewrap makes it. Where it cannot, Landlock or `sandbox-exec` refuse what the
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -324,22 +325,26 @@ def _project(place: Enclosure, root: str, base: Verdict, *, is_guarded: bool = T
     if (common := _git_folder(root)) is not None:
         mounts[common] = "writable" if base == "writable" else "fixed"
     directory = os.path.realpath(place.directory)
-    starts = {_literal_folder(rule.pattern) for rule in (*place.bounds.edit, *place.bounds.read) if rule.pattern.strip("*")}
+    specific = [rule for rule in (*place.bounds.edit, *place.bounds.read) if rule.pattern.strip("*")]
+    marks = {max(re.split(r"[*?]", rule.pattern.removesuffix(" *")), key=len) for rule in specific}
     seen = 0
-    for start in _outermost(starts):
+    for start in _outermost({_literal_folder(rule.pattern) for rule in specific}):
         folder = os.path.normpath(os.path.join(directory, start))  # noqa: PTH118 - "" is the directory itself
         if not Path(folder).is_relative_to(root) or not Path(folder).is_dir():
             continue
         verdicts: dict[str, Verdict] = {}
         prefix = os.path.relpath(folder, directory)
-        for name, is_folder in _entries(folder, "" if prefix == "." else prefix, f"{root}/.git/objects"):
-            seen += 1
-            verdict = base if not name else _verdict(place.bounds, f"{name}/{ANY_NAME}" if is_folder else name)
-            outer = verdicts.get(name.rpartition("/")[0], base)
-            if is_folder:
-                verdicts[name] = verdict
-            if verdict != outer and (real := os.path.realpath(f"{directory}/{name}")).startswith(f"{root}/"):
-                mounts[real] = verdict
+        for entries in _entries(folder, "" if prefix == "." else prefix, f"{root}/.git/objects"):
+            seen += len(entries)
+            joined = "\n".join(entries)
+            for name, is_folder in entries.items() if any(mark in joined for mark in marks) else ():
+                verdict = base if not name else _verdict(place.bounds, f"{name}{ANY_NAME}" if is_folder else name)
+                name = name.rstrip("/")
+                outer = verdicts.get(name.rpartition("/")[0], base)
+                if is_folder:
+                    verdicts[name] = verdict
+                if verdict != outer and (real := os.path.realpath(f"{directory}/{name}")).startswith(f"{root}/"):
+                    mounts[real] = verdict
             if seen > ENTRIES or len(mounts) > MOUNTS:
                 raise AgentStartFailed(
                     f"The agent was not started: {root} has too many files for rules with patterns in a sandbox ({ENTRIES} are "
@@ -368,14 +373,20 @@ def _outermost(folders: Iterable[str]) -> list[str]:
     return kept
 
 
-def _entries(folder: str, name: str, left_out: str) -> Iterator[tuple[str, bool]]:
-    """A folder of this name and all below it, parents first, and whether each is a folder. Links are not followed."""
-    yield name, True
+def _entries(folder: str, name: str, left_out: str) -> Iterator[dict[str, bool]]:
+    """A folder of this name, and what is in each below it, parents first: name -> whether it is a folder (`name/`).
+
+    Links are not followed.
+    """
+    yield {f"{name}/" if name else "": True}
     for parent, folders, files in os.walk(folder):
         inner = f"{name}{parent[len(folder) :]}/".lstrip("/") if name or parent != folder else ""
         folders[:] = [child for child in folders if f"{parent}/{child}" != left_out]
-        yield from ((inner + child, not os.path.islink(f"{parent}/{child}")) for child in folders)  # noqa: PTH114 - thousands
-        yield from ((inner + child, False) for child in files)
+        links = {child for child in folders if os.path.islink(f"{parent}/{child}")}  # noqa: PTH114 - thousands
+        yield {
+            **{f"{inner}{child}/": True for child in folders if child not in links},
+            **dict.fromkeys((inner + child for child in (*links, *files)), False),
+        }
 
 
 def _git_folder(root: str) -> str | None:

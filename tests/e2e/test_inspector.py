@@ -279,6 +279,8 @@ def test_agents_counters_and_the_export(page: Inspector) -> None:
     page.browser.wait(".card:has-text('Claude Code')")
     page.browser.click(".card:has-text('built in') button:has-text('Models')")
     page.browser.wait(".card .chip:has-text('plan')")
+    page.browser.click(".card:has-text('built in') summary:has-text('Permission rules')")
+    page.browser.wait(".card dd:has-text('its questions')")
     page.good()
     page.browser.goto(f"{page.server.url}/inspector/#/counters")
     page.browser.wait(".tile:has-text('Memory')")

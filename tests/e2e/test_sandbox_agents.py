@@ -38,7 +38,7 @@ FREE = {"*": "allow", "bash": "allow"}
 RULES_ALL: Json = {**RULES, "external_directory": "deny", "webfetch": "deny"}
 SECRET, FAR_SECRET, PAGE = "magenta-inside", "indigo-outside", "ochre-page"
 FIRST = "what the first prompt says"
-MODES = {"opencode": "build", "opencode-acp": "build", "codex-acp": "full-access"}
+MODES = {**dict.fromkeys(("opencode", "opencode-acp", "kilo"), "build"), "codex-acp": "full-access"}
 CASES = ["claude", "codex", *nightly("pi", "claude-agent-acp", "opencode-acp", "opencode")]
 CASES += [ADOPTED[0]] if ADOPTED[0] and ADOPTED[0] not in CASES else []  # `make adopt AGENT=...`
 

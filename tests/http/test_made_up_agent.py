@@ -12,8 +12,10 @@ from shim.agents import plugins
 from shim.agents.keys import KeyStore
 from shim.cli import agents as agents_command
 from shim.cli import doctor
+from shim.faces.v1.routes import agents as agent_routes
 from shim.lib.settings import Settings
 from shim.main.app import SERVICES, build_app
+from shim.processes.sandbox import Tool
 from shim.store.memory import MemoryStore
 from tests.coverage.cells import columns
 from tests.http.test_plugins import EXAMPLE, install
@@ -117,6 +119,20 @@ async def test_the_login_is_seen_by_the_specs_signs(tmp_path: Path, spec: AgentS
         async with ApiClient(build_app(settings_in(tmp_path), store=MemoryStore(), environ=environ)) as client:
             rows = (await (await client.raw.get("/v1/agents")).json())["agents"]
             assert next(row["credentialsAvailable"] for row in rows if row["id"] == "macaw") is is_seen
+
+
+@pytest.mark.parametrize(
+    ("made_by", "kernel"),
+    [(Tool(kind="Landlock"), (["edit", "read", "external_directory", "webfetch"], "Landlock")), (Tool(why="none"), ([], None))],
+)
+async def test_the_universal_api_says_what_holds_each_agent(
+    api: ApiClient, monkeypatch: pytest.MonkeyPatch, made_by: Tool, kernel: tuple[list[str], str | None]
+) -> None:
+    monkeypatch.setattr(agent_routes, "tool", lambda environ: made_by)
+    rules = {row["id"]: row["rules"] for row in (await (await api.raw.get("/v1/agents")).json())["agents"]}
+    assert rules["claude"] == {"by": "a hook before every call", "missing": {}, "kernel": []}, "nothing is left to the kernel"
+    kimi = rules["kimi"]
+    assert list(kimi["missing"]) == ["*"] and (kimi["kernel"], kimi.get("kernelBy")) == kernel
 
 
 async def test_the_doctor_examines_it(tmp_path: Path, spec: AgentSpec, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def _enforcement(spec: AgentSpec) -> dict[str, object]:
     enforcement, level = spec.rules.enforcement, spec.rules.sandbox.level
     more = {"partial": enforcement.partial, "noAsks": enforcement.no_asks}
     reasons = {key: words for key, words in more.items() if words}
-    denies = spec.rules.sandbox.shown if level != "auto" else spec.rules.kernel_keys
+    denies = spec.rules.kernel_denies
     kernel = {"sandbox": {"level": level, "denies": list(denies)}} if level in TIGHTER or denies else {}
     return {"by": enforcement.by, "missing": dict(enforcement.missing), **reasons, **kernel}
 

@@ -108,10 +108,24 @@ class InstallState(Model):
     error: str | None = None
 
 
+class RulesInfo(Model):
+    """Our addition: what holds an agent to permission rules.
+
+    `by`: its protocol, or its own engine. `missing`: key ("*": each) -> why `by` does not hold it. `kernel`: keys whose denies a
+    sandbox holds, and `kernelBy`: what makes one on this machine.
+    """
+
+    by: str
+    missing: dict[str, str]
+    kernel: list[str]
+    kernelBy: str | None = None
+
+
 class AgentInfo(Model):
     """An agent. `credentialsAvailable`: its key is in the environment, or its login file exists; the agent is not asked.
 
-    Our additions: `title`, `installHint`, `trouble` (why it does not list its models), `install`, `sandbox` (of the settings).
+    Our additions: `title`, `installHint`, `trouble` (why it does not list its models), `install`, `rules`, and `sandbox` (of the
+    settings).
     """
 
     id: str
@@ -126,6 +140,7 @@ class AgentInfo(Model):
     trouble: str | None = None
     install: InstallState | None = None
     sandbox: Level | None = None
+    rules: RulesInfo | None = None
 
 
 class AgentListResponse(Model):

@@ -44,12 +44,24 @@ function absent(app, agent) {
     ${installing(app, agent)}</li>`
 }
 
+/** What holds the agent to permission rules: its protocol, the kernel, or nothing. */
+function rules(agent) {
+  if (!agent.rules) return nothing
+  const { by, missing, kernel, kernelBy } = agent.rules
+  const open = Object.entries(missing)
+  return html`<details><summary>Permission rules</summary><dl class="facts-list">
+    <dt>Held by</dt><dd>${by}</dd>
+    ${kernel.length ? html`<dt>Denies held by the kernel (${kernelBy})</dt><dd>${kernel.join(", ")}</dd>` : nothing}
+    ${open.map(([key, why]) => html`<dt>Not held: ${key === "*" ? "every key" : key}</dt><dd>${why}</dd>`)}
+    ${agent.sandbox ? html`<dt>Sandbox</dt><dd>${agent.sandbox}</dd>` : nothing}</dl></details>`
+}
+
 const card = (app, agent) => html`<li class="card" aria-label=${agent.title ?? agent.id}>
   <h3><span class="dot running" aria-hidden="true"></span> ${agent.title ?? agent.id}
     <small class="dim">${agent.id}${agent.version ? ` ${agent.version}` : ""}</small></h3>
   <p class="dim">${agent.path ?? "built in"}${agent.credentialsAvailable ? " · credentials are there" : ""}</p>
   ${agent.trouble ? html`<p class="notice">${agent.trouble}</p>` : nothing}
-  ${agent.install?.state === "running" ? installing(app, agent) : nothing} ${capabilities(agent.capabilities)} ${models(app, agent)}
+  ${agent.install?.state === "running" ? installing(app, agent) : nothing} ${capabilities(agent.capabilities)} ${rules(agent)} ${models(app, agent)}
 </li>`
 
 export function view(app) {

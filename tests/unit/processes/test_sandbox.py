@@ -13,7 +13,7 @@ import pytest
 from shim.lib.errors import AgentStartFailed
 from shim.processes import sandbox
 from shim.processes.sandbox import Enclosure, Tool, enclose, find_tool
-from universal.permissions import rules_from_config
+from universal.permissions import matches, rules_from_config
 from universal.sandbox import Level, bounds_of
 
 TOOL = Tool("/usr/bin/bwrap")
@@ -272,3 +272,17 @@ def test_the_filter_refuses_the_calls_of_keyrings_alone() -> None:
         rows += [(at_least, 0, 1, first), (above, 0, 1, last), (end, 0, 0, allow), (end, 0, 0, refuse)]
     rows.append((end, 0, 0, allow))
     assert Path(sandbox.FILTER).read_bytes() == b"".join(struct.pack("=HBBI", *row) for row in rows)
+
+
+NAMES = ("secret", "secrets", ".env", "src/a", "src/a key", "src/ab", "src/b.env", "src/deep/a", "src/deep/x.envy", "sec?et")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["?ecrets", "s*y", "*/deep/*", "*.en?", "src/a *", "??????", "src/a", "*e*", "src/deep/*", "*?y"]
+)
+def test_every_form_of_pattern_finds_its_places(project: Path, pattern: str) -> None:
+    """Names without the letters of a pattern are passed over, a folder at a time."""
+    fill(project, *NAMES)
+    args = command(project, {"read": {"*": "allow", pattern: "deny"}})
+    hidden = {name for name in NAMES if state_inside(args, project / name) == "hidden"}
+    assert hidden == {name for name in NAMES if matches(pattern, name)} != set()

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from shim.agents import login_signs
 from shim.agents.directory import Agent
 from shim.agents.install import Installation, InstallFailed
+from shim.agents.sandboxes import tool
 from shim.faces.v1.errors import AgentInstallFailed, AgentNotServed
 from shim.faces.v1.models import (
     AgentCapabilities,
@@ -23,13 +24,14 @@ from shim.faces.v1.models import (
     InstallState,
     OpenedSession,
     PlanWindowInfo,
+    RulesInfo,
     StoredSessionInfo,
     StoredSessionList,
 )
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import Ctx
 from shim.sessions.transfer.conversations import open_stored, stored_sessions
-from universal.agent_spec import modes_of
+from universal.agent_spec import AgentRules, modes_of
 
 
 class AgentPath(BaseModel):
@@ -108,6 +110,18 @@ def _info(ctx: Ctx, agent: Agent) -> AgentInfo:
         trouble=agent.located.why or agent.trouble or None,
         install=_install_state(installation) if installation is not None else None,
         sandbox=spec.rules.sandbox.level if spec.rules.sandbox.level != "auto" else None,
+        rules=_rules(ctx, spec.rules),
+    )
+
+
+def _rules(ctx: Ctx, rules: AgentRules) -> RulesInfo:
+    made_by = tool(ctx.services.agents.environment())
+    kernel = [] if made_by.why else list(rules.kernel_denies)
+    return RulesInfo(
+        by=rules.enforcement.by,
+        missing=dict(rules.enforcement.missing),
+        kernel=kernel,
+        kernelBy=made_by.kind if kernel else None,
     )
 
 

@@ -17,6 +17,8 @@ Part: TypeAlias = Literal["mcp", "subagents"]
 """A part of a set-up that not every agent takes: its MCP servers, and its agents that are only subagents."""
 TOOLS_SERVER = "opencode-plugins"
 """Name of the MCP server with the person's own tools. Clients and rules have such a tool by its own name."""
+HEADER_VARIABLE = "OPENCODE_SHIM_MCP_HEADER"
+"""Variable with the header by which an agent uses this server's own MCP server, for one that shows headers to others."""
 GUARD_RULES = tuple(Rule(permission, "*", "ask") for permission in ("bash", "edit", TOOLS_SERVER))
 """Rules for an agent alone, so that it asks before calls that plugins look at. They ask no person."""
 PARTS: Mapping[Part, str] = {"mcp": "MCP servers (`mcp`)", "subagents": "subagents (`agent`)"}
@@ -93,6 +95,13 @@ class DirectorySetup(NamedTuple):
     subagents: tuple[ConfigAgent, ...] = ()
     has_formatters: bool = False
     """Whether this server formats the files that the agent has changed."""
+    has_shim: bool = False
+    """Whether the last of the MCP servers is this server's own, which an agent gets that `reads_own` set-up too."""
+
+    @property
+    def shim_server(self) -> McpServer | None:
+        """This server's own MCP server. Its token is good for this agent's process alone, so its environment may hold it."""
+        return self.servers[-1] if self.has_shim else None
 
     @property
     def guard_rules(self) -> tuple[Rule, ...]:
@@ -115,7 +124,7 @@ class SetupUse(NamedTuple):
     takes      parts that its codec translates
     text       when its codec gives `text` as system text: at each `start`, at the start of a `new` conversation, or `never`.
                Else the text goes with the first prompt of a process, and with the next one after it has changed
-    reads_own  True if it reads OpenCode's configuration itself, so that it gets nothing of the set-up
+    reads_own  True if it reads OpenCode's configuration itself, so that it gets nothing of the set-up but `shim_server`
     """
 
     takes: frozenset[Part] = frozenset()

@@ -430,7 +430,7 @@ class AgentDirectory:
                 also = [] if folder is None else [str(folder)]
                 inherited = {**self._environ, **{name: value for name, value in launch.env.items() if value is not None}}
                 given = agent.spec, options.bounds
-                reach = await asyncio.to_thread(sandboxes.reach, *given, inherited)
+                reach = await asyncio.to_thread(sandboxes.reach, *given, inherited, options.setup.shim_server)
                 egress = sandboxes.Egress.open(reach, self._environ, name, judge_host) if reach is not None else None
                 launch = await asyncio.to_thread(sandboxes.launch_inside, *given, launch, inherited, also, egress)
             if hold is not None:

@@ -20,7 +20,7 @@ from shim.host.files.roots import repository_above
 from shim.host.terminals.shell_command import Enclose
 from shim.lib.errors import AgentStartFailed, InvalidRequest
 from shim.processes import sandbox_start
-from shim.processes.egress import Egress, Reach
+from shim.processes.egress import Egress, McpDoor, Reach
 from shim.processes.sandbox import SYSTEM, Enclosure, Tool, enclose, find_tool, view_of
 from universal.agent_spec import AgentSpec
 from universal.launch import LaunchOptions, LaunchSpec
@@ -29,7 +29,7 @@ from universal.permissions import Rule
 from universal.refusals import View
 from universal.sandbox import NO_NEEDS, TIGHTER, Bounds, Level, SandboxUse, bounds_of, strictest, tighter_of
 from universal.session.values import Fields, SessionRecord
-from universal.setup import ConfigAgent
+from universal.setup import ConfigAgent, McpServer
 
 KEY = "sandbox"
 """Key in a session's `metadata`, and of an agent of OpenCode's configuration: a level that only tightens."""
@@ -134,8 +134,8 @@ def tool(environ: Mapping[str, str]) -> Tool:
     return find_tool(environ.get("PATH", os.defpath))
 
 
-def reach(spec: AgentSpec, bounds: Bounds, environ: Mapping[str, str]) -> Reach | None:
-    """Return what an agent without a network reaches; None if it has one. In: the whole environment. Blocking.
+def reach(spec: AgentSpec, bounds: Bounds, environ: Mapping[str, str], own: McpServer | None = None) -> Reach | None:
+    """Return what an agent without a network reaches; None if it has one. In: the whole environment; our MCP server. Blocking.
 
     Raises AgentStartFailed for an agent that cannot do without.
     """
@@ -159,7 +159,16 @@ def reach(spec: AgentSpec, bounds: Bounds, environ: Mapping[str, str]) -> Reach 
     ports = [address.port or (443 if address.scheme == "https" else 80) for address in here]
     hosts = {address.hostname for address in addresses if address.hostname} - LOOPBACK
     every = frozenset(hosts.union(() if named else use.hosts))
-    return Reach(every, tuple(dict.fromkeys(ports)), bounds.web, is_shared)
+    door = None if is_shared else _door(own)
+    return Reach(every, tuple(dict.fromkeys(ports)), bounds.web, is_shared, door=door)
+
+
+def _door(own: McpServer | None) -> McpDoor | None:
+    """Our MCP server as a process without a network reaches it. None if this server listens elsewhere, or with TLS."""
+    address = urlsplit(own.url) if own is not None else None
+    if own is None or address is None or address.scheme != "http" or address.hostname not in LOOPBACK - {"::1"}:
+        return None
+    return McpDoor(address.port or 80, address.path, own.headers["Authorization"])
 
 
 def _addresses_in(path: Path) -> list[str]:

@@ -17,7 +17,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -42,6 +42,8 @@ CONNECTIONS = 256
 ADVICE = (
     "no rule allows it and it is not the model's. Allow it by a rule for `webfetch`, or start the agent with another `sandbox`"
 )
+_FIELD = re.compile(rb"[A-Za-z0-9-]+:[^\x00-\x08\x0a-\x1f\x7f]*")
+"""A field of a head, with nothing that two readers could read differently."""
 _HOST = re.compile(r"[a-z0-9._-]{1,253}|[0-9a-f:.]{2,45}")
 """A name or an address as a person can read it, and no pattern of a rule."""
 
@@ -49,11 +51,35 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class McpDoor:
+    """A path of this server that a process reaches at `port`, with `authorization`, which stands for whatever it shows."""
+
+    port: int
+    path: str
+    authorization: str = field(repr=False)
+
+    def head(self, head: bytes) -> bytes | None:
+        """The head of a request as it is passed on; None for one that is refused.
+
+        It is the only one of its connection: the server closes that after its answer.
+        """
+        line, *fields = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
+        if line.split(b" ") not in ([method, self.path.encode(), b"HTTP/1.1"] for method in (b"GET", b"POST", b"DELETE")):
+            return None
+        if any(_FIELD.fullmatch(row) is None for row in fields):
+            return None
+        names = (b"authorization", b"connection", b"upgrade", b"forwarded", b"x-forwarded-for", b"x-forwarded-host")
+        rest = [row for row in fields if row.partition(b":")[0].lower() not in names]
+        own = [b"Authorization: " + self.authorization.encode(), b"Connection: close"]
+        return b"\r\n".join([line, *rest, *own]) + b"\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
 class Reach:
     """What a process reaches: `hosts` of its model, `ports` of 127.0.0.1, and what `rules` for `webfetch` allow or ask.
 
     `is_shared`: it is in the network of this machine, where the proxy takes a free port (`port`) and other ports are reached
-    without this server.
+    without this server. `door`: what it reaches of this server; never in that network.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -61,15 +87,22 @@ class Reach:
     rules: tuple[Rule, ...] = ()
     is_shared: bool = False
     port: int = 0
+    door: McpDoor | None = None
 
     @property
     def proxy_port(self) -> int:
-        return self.port or next(port for port in range(PROXY_PORT, PROXY_PORT + len(self.ports) + 1) if port not in self.ports)
+        taken = self.listeners_behind
+        return self.port or next(port for port in range(PROXY_PORT, PROXY_PORT + len(taken) + 1) if port not in taken)
+
+    @property
+    def listeners_behind(self) -> tuple[int, ...]:
+        """The ports inside, but for the proxy's."""
+        return tuple(dict.fromkeys((*self.ports, *(() if self.door is None else (self.door.port,)))))
 
     @property
     def listeners(self) -> tuple[int, ...]:
         """The ports inside, the proxy's first."""
-        return (self.proxy_port, *self.ports)
+        return (self.proxy_port, *self.listeners_behind)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -143,7 +176,8 @@ class Egress:
             return
         for number, descriptor in enumerate(descriptors):
             port = self.reach.listeners[number]
-            serve = self._proxy if number == 0 else partial(self._forward, port)
+            is_own = self.reach.door is not None and port == self.reach.door.port
+            serve = self._proxy if number == 0 else self._pass_in if is_own else partial(self._forward, port)
             self._run(self._listen(socket.socket(fileno=descriptor), serve))
 
     def _run(self, work: Awaitable[None]) -> None:
@@ -168,6 +202,19 @@ class Egress:
         """Pass a connection to the same port of this machine, where the model listens."""
         async with asyncio.timeout(CONNECT_S):
             far = await asyncio.open_connection("127.0.0.1", port)
+        await _relay((reader, writer), far)
+
+    async def _pass_in(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass one request on to this server, if it is one for the only path that a process reaches of it."""
+        assert self.reach.door is not None
+        async with asyncio.timeout(HEAD_S):
+            head = self.reach.door.head(await reader.readuntil(b"\r\n\r\n"))
+        if head is None:
+            await self._refuse(writer, "this server", f"nothing of it but {self.reach.door.path}")
+            return
+        async with asyncio.timeout(CONNECT_S):
+            far = await asyncio.open_connection("127.0.0.1", self.reach.door.port)
+        far[1].write(head)
         await _relay((reader, writer), far)
 
     async def _proxy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from shim.processes.sandbox import find_tool
 from tests.process.test_serve import run_server
 
-from .support.bench import CLAUDE, Bench, bench, open_watch, turn
+from .support.bench import CLAUDE, Bench, Watch, bench, open_watch, turn
 from .support.children import wait_for
 from .support.mcp_sdk import CALL_S, over_http, over_stdio
 from .support.wire import Json, tools
 
 pytestmark = pytest.mark.e2e
+TOOL = find_tool(os.environ.get("PATH", os.defpath))
 SWIFT = {"SHIM_MOCK_DELAY_FACTOR": "0"}
 
 
@@ -76,25 +80,53 @@ def child_of(server: Bench, parent: str) -> Json | None:
 
 DRIVERS = [(CLAUDE, "codex"), ("codex", CLAUDE)]
 """Agent -> the one that it drives."""
-MORE_DRIVERS = [pytest.param(agent, CLAUDE, marks=pytest.mark.nightly) for agent in ("pi",)]
+
+
+def nightly_pairs(*agents: str) -> list[Any]:
+    """Agents that drive Claude Code, which only `make e2e-all` plays."""
+    return [pytest.param(agent, CLAUDE, marks=pytest.mark.nightly) for agent in agents]
+
+
+MORE_DRIVERS = nightly_pairs("pi", "opencode", "claude-agent-acp", "opencode-acp")
 
 
 @pytest.mark.parametrize(("agent", "other"), [*DRIVERS, *MORE_DRIVERS])
 @pytest.mark.timeout(240)
 def test_an_agent_drives_another_one_and_waits(agent: str, other: str) -> None:
     with bench(agent, also=(other,), SHIM_MCP="true") as server:
-        server.models()
-        server.models(other)
-        watch = open_watch(server)
-        asked: set[str] = set()
-        parts = turn(server, watch, f"[scene:delegate:{other}:text] go", asked=asked)
-        assert asked <= {"opencode-shim_start_session"}, asked
-        child = child_of(server, watch.session)
-        assert child is not None, parts
-        assert server.api.messages(child["id"])[-1]["info"]["providerID"] == other
-        outputs = [part["state"].get("output", part["state"].get("error", "")) for part in parts]
-        assert '"idle"' in "".join(outputs), outputs
-        assert "You said: say what you see" in outputs[-1], outputs
+        drive(server, other)
+
+
+@pytest.mark.skipif(bool(TOOL.why), reason=f"no sandbox can be made here: {TOOL.why}")
+@pytest.mark.parametrize(("agent", "other"), [(CLAUDE, "codex"), *nightly_pairs("codex", "pi", "claude-agent-acp")])
+@pytest.mark.timeout(240)
+def test_an_agent_without_a_network_reaches_nothing_of_this_server_but_its_tools(agent: str, other: str) -> None:
+    rules: Json = {"permission": {"*": "allow", "bash": "allow"}}
+    with bench(agent, also=(other,), config=rules, SHIM_MCP="true", SHIM_SANDBOX="strict", IS_SANDBOX="1") as server:
+        watch = drive(server, other)
+        for path in ("/session", "/mcp/../session"):
+            parts = turn(server, watch, f"[scene:bash:curl -s --path-as-is {server.url}{path}] go")
+            state = parts[-1]["state"]
+            words = state.get("output", state.get("error"))
+            is_unheard = words == "(no output)"  # what Codex runs has no network by its own sandbox
+            assert is_unheard or "does not reach this server: nothing of it but /mcp" in words, state
+
+
+def drive(server: Bench, other: str) -> Watch:
+    """Let the agent start a session of another one, wait for it, and read its answer."""
+    server.models()
+    server.models(other)
+    watch = open_watch(server)
+    asked: set[str] = set()
+    parts = turn(server, watch, f"[scene:delegate:{other}:text] go", asked=asked)
+    assert asked <= {"opencode-shim_start_session"}, asked
+    child = child_of(server, watch.session)
+    assert child is not None, parts
+    assert server.api.messages(child["id"])[-1]["info"]["providerID"] == other
+    outputs = [part["state"].get("output", part["state"].get("error", "")) for part in parts]
+    assert '"idle"' in "".join(outputs), outputs
+    assert "You said: say what you see" in outputs[-1], outputs
+    return watch
 
 
 @pytest.mark.parametrize(("agent", "other"), DRIVERS)

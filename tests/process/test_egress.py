@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shim.processes import egress, sandbox_start
-from shim.processes.egress import Egress, Reach
+from shim.processes.egress import Egress, McpDoor, Reach
 from shim.processes.handle import JudgeHost, refuse_host
 from universal.permissions import Action, Rule, rules_from_config
 
@@ -160,8 +160,43 @@ async def test_a_spoiled_head_closes_its_connection_alone(model: int, head: byte
     assert answer.endswith(b"echo:through")
 
 
+DOOR = McpDoor(4096, "/mcp", "Bearer token")
+ASK = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:4096\r\n"
+
+
+def test_a_request_for_our_tools_has_the_token_of_its_process_whatever_it_shows() -> None:
+    """And it is the only one of its connection."""
+    kept = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:4096\r\nContent-Length: 2\r\n"
+    shown = b"Content-Length: 2\r\nauthorization: Basic x\r\nConnection: keep-alive\r\nX-Forwarded-For: 1\r\nUpgrade: h2c\r\n\r\n"
+    assert DOOR.head(ASK + shown) == kept + b"Authorization: Bearer token\r\nConnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /session HTTP/1.1\r\n\r\n",
+        b"POST /mcp/x HTTP/1.1\r\n\r\n",
+        b"POST /mcp?directory=/ HTTP/1.1\r\n\r\n",
+        b"POST /mcp/../session HTTP/1.1\r\n\r\n",
+        b"POST http://127.0.0.1/mcp HTTP/1.1\r\n\r\n",
+        b"PUT /mcp HTTP/1.1\r\n\r\n",
+        b"POST /mcp HTTP/1.0\r\n\r\n",
+        b"POST /mcp HTTP/1.1\nConnection: keep-alive\r\n\r\n",
+        ASK + b"X: y\nConnection: keep-alive\r\n\r\n",
+        ASK + b"X: y\rConnection: keep-alive\r\n\r\n",
+        ASK + b" folded\r\n\r\n",
+        ASK + b"Authorization : Basic x\r\n\r\n",
+        ASK + b"no field\r\n\r\n",
+    ],
+)
+def test_a_request_for_anything_else_of_this_server_is_refused(head: bytes) -> None:
+    assert DOOR.head(head) is None
+
+
 def test_ports_of_the_model_are_listened_on_and_the_proxy_takes_another(port: int) -> None:
     assert Reach(ports=(port, 9)).listeners == (port + 1, port, 9)
+    assert Reach(ports=(9, 4096), door=DOOR).listeners == (port, 9, 4096)
+    assert Reach(door=McpDoor(port, "/mcp", "")).listeners == (port + 1, port)
     assert Reach().variables["HTTPS_PROXY"] == f"http://127.0.0.1:{port}"
 
 

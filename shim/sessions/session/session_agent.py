@@ -273,7 +273,7 @@ class SessionAgent:
         if self._deps.agent_tokens is None:
             return setup
         own = self._deps.agent_tokens.server(self._session_id)
-        return setup._replace(servers=(*(server for server in setup.servers if server.name != own.name), own))
+        return setup._replace(servers=(*(server for server in setup.servers if server.name != own.name), own), has_shim=True)
 
     async def format_file(self, path: str) -> FormattedFile | None:
         """Format a file. None if nothing has changed it. None runs for an agent in a sandbox: it would run outside of it."""

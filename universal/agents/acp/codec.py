@@ -13,6 +13,7 @@ Source: recordings in `compat_fixtures/agents/acp`; docs/agents-wire.md, section
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from universal.agents import kit
@@ -39,7 +40,7 @@ from universal.lib.jsonline import digest, get_text
 from universal.lib.jsonrpc import JsonRpc, LineJoiner, MalformedMessage, Notification, Request, Response
 from universal.lib.jsonvalue import obj
 from universal.permissions import BYPASS, PLAN, Rule, denies_whole, matches
-from universal.setup import DirectorySetup
+from universal.setup import HEADER_VARIABLE, NO_SETUP, DirectorySetup
 from universal.shell import is_read_only
 from universal.tools.claude import TOOLS
 from universal.turn import Input
@@ -102,7 +103,10 @@ class AcpCodec(kit.BaseCodec[Context]):
         self.native_session_id = options.native_session_id if options.resume else None
         if self._needs_all_asked(options.rules):
             self._asks.ask_always = ASK_ALWAYS
-        return LaunchSpec((options.binary, *self._profile.args), options.directory, dict(self._profile.env))
+        env = dict(self._profile.env)
+        if (own := options.setup.shim_server) is not None and self._profile.shows_servers:
+            env[HEADER_VARIABLE] = own.headers["Authorization"]
+        return LaunchSpec((options.binary, *self._profile.args), options.directory, env)
 
     def adopt(self, options: LaunchOptions) -> bool:
         """Begin a session in a process that waits, unless its rules are held by what the process was started with."""
@@ -346,16 +350,20 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _give_servers(self, params: Msg, capabilities: Msg) -> Iterator[Output]:
         """Add the MCP servers of the person's set-up to the parameters of a session, and tell of those that it cannot get."""
-        servers = self._options.setup.servers if self._options and not self._profile.abilities.setup.reads_own else ()
+        setup = self._options.setup if self._options else NO_SETUP
+        own = setup.shim_server
+        servers = [s for s in setup.servers if s is own or not self._profile.abilities.setup.reads_own]
         has_local, has_remote = capabilities.get("stdio") is not False, capabilities.get("http") is True
         refusals = {
             "takes no local MCP servers": [s.name for s in servers if s.command and not has_local],
             "takes no remote MCP servers": [s.name for s in servers if s.url and not has_remote],
             "would show `environment` and `headers` of MCP servers to all users of this machine": [
-                s.name for s in servers if self._profile.shows_servers and (s.environment or s.headers)
+                s.name for s in servers if self._profile.shows_servers and s is not own and (s.environment or s.headers)
             ],
         }
         left_out = {name for names in refusals.values() for name in names}
+        if own is not None and self._profile.shows_servers:
+            servers[-1] = replace(own, headers=dict.fromkeys(own.headers, f"${{{HEADER_VARIABLE}}}"))
         params["mcpServers"] = [server_of(s, self._setup.version) for s in servers if s.name not in left_out]
         for why, names in refusals.items():
             if names:

@@ -80,7 +80,10 @@ class Profile:
     command: tuple[str, ...] = ()
     """Command of an agent of the settings of which nothing is known. What it says of its logins makes the hint."""
     shows_servers: bool = False
-    """Whether it gives MCP servers to another program as an argument, which every user of the machine can read."""
+    """Whether it gives MCP servers to another program as an argument, which every user of the machine can read.
+
+    That program, which is Claude Code, puts variables into them (`${NAME}`).
+    """
     asks_always: bool = False
     """Whether it can be made to ask for every call (`claude.ASK_ALWAYS`)."""
 

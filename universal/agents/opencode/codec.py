@@ -91,22 +91,27 @@ It lists the names in the directory. Most other requests, also those of `/api`, 
 """
 
 
-def _with_instructions(content: str, file: str) -> dict[str, str | None]:
-    """The variable of the person's configuration with one more file of instructions.
+def _with_more(options: LaunchOptions) -> dict[str, str | None]:
+    """The variable of the person's configuration with this server's own MCP server, and with the file of instructions
+    that is left out with the project's settings.
 
-    It may hold the person's rules. So a value that cannot be parsed stays as it is, without the file.
+    It may hold the person's rules. So a value that cannot be parsed stays as it is, without more.
     """
     try:
-        config: object = json.loads(content or "{}")
+        config: object = json.loads(options.environment.get(CONFIG_CONTENT) or "{}")
     except ValueError:
         return {}
     if not isinstance(config, dict):
         return {}
     settings = cast("dict[str, Any]", config)
+    more: dict[str, Any] = {}
     instructions = settings.get("instructions", [])
-    if not isinstance(instructions, list):
-        return {}
-    return {CONFIG_CONTENT: json.dumps({**settings, "instructions": [*cast("list[Any]", instructions), file]})}
+    if not options.project_settings and isinstance(instructions, list):
+        more["instructions"] = [*cast("list[Any]", instructions), f"{options.directory}/AGENTS.md"]
+    if (own := options.setup.shim_server) is not None:
+        row = {"type": "remote", "url": own.url, "headers": dict(own.headers), "enabled": True, "timeout": own.timeout_ms}
+        more["mcp"] = {**obj(settings.get("mcp")), own.name: row}
+    return {CONFIG_CONTENT: json.dumps({**settings, **more})} if more else {}
 
 
 _Session = ServerSession[Thread, Course]
@@ -154,8 +159,7 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
         if not options.project_settings:
             # Tried with 1.18.33: MCP servers, tools and permissions of the project are left out, its plugins are not.
             env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
-            content = options.environment.get(CONFIG_CONTENT, "")
-            env |= _with_instructions(content, f"{options.directory}/AGENTS.md")
+        env |= _with_more(options)
         return LaunchSpec((options.binary, "serve", "--hostname", "127.0.0.1"), options.directory, env)
 
     def adopt(self, options: LaunchOptions) -> bool:

@@ -12,9 +12,10 @@ from universal.agents.acp.cards import PROFILES
 from universal.agents.acp.codec import AcpCodec, denied_tools
 from universal.codec import Fact, PermissionReply, Prompt, Stop, ToolCheck
 from universal.events import EventType, PermissionData
+from universal.launch import LaunchOptions
 from universal.permissions import BYPASS, PLAN, Policy, Rule, with_home
 from universal.registry import agents
-from universal.setup import DirectorySetup, McpServer
+from universal.setup import HEADER_VARIABLE, DirectorySetup, McpServer
 from universal.tools.accesses import Place, accesses_of
 
 STRICT = (Rule("webfetch", "*.example/*", "deny"),)
@@ -126,6 +127,20 @@ def test_other_mcp_servers_need_another_process_and_other_instructions_do_not(se
     made.answer("session/prompt", {"stopReason": "end_turn"})
     outputs = made.send(Prompt("p2", "hi", setup=setup))
     assert any(isinstance(output, Stop) for output in outputs) == stops
+
+
+def test_the_token_of_our_tools_is_no_argument() -> None:
+    """Claude Code gets MCP servers as an argument, and puts the variable of its environment into it."""
+    own = McpServer("opencode-shim", url="http://127.0.0.1:1/mcp", headers={"Authorization": "Bearer t"})
+    far = McpServer("far", url="http://far", headers={"Authorization": "Bearer f"})
+    made = Talk(AcpCodec(counting_ids(), next(p for p in PROFILES if p.name == NAME)))
+    setup = DirectorySetup((far, own), has_shim=True)
+    made.launch(setup=setup)
+    made.answer("initialize", {"agentCapabilities": {"mcpCapabilities": {"http": True}}, "agentInfo": {"version": "0.100.0"}})
+    [params] = [line["params"] for line in made.written_lines() if line.get("method") == "session/new"]
+    header = {"name": "Authorization", "value": f"${{{HEADER_VARIABLE}}}"}
+    assert [(row["name"], row["headers"]) for row in params["mcpServers"]] == [("opencode-shim", [header])]
+    assert made.codec.launch(LaunchOptions(NAME, "/p", setup=setup)).env[HEADER_VARIABLE] == "Bearer t"
 
 
 @pytest.mark.parametrize("version", ["0.99.1", ""])

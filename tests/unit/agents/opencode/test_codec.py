@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.dev.record.driver import counting_ids
-from universal.agents.opencode.codec import OpenCodeCodec
+from universal.agents.opencode.codec import CONFIG_CONTENT, OpenCodeCodec
 from universal.agents.opencode.spec import OPENCODE
 from universal.agents.opencode.wire import delay_ms, model_ref, read_catalogue
 from universal.codec import Attachment, Fact, Interrupt, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
@@ -18,6 +18,7 @@ from universal.events import EventType
 from universal.launch import Exit, LaunchOptions
 from universal.opencode import message_id
 from universal.permissions import Action, Rule
+from universal.setup import DirectorySetup, McpServer
 from universal.turn import Input
 
 SESSION = "ses_dfff96fbbffeecWh3aiTCkjkr5"
@@ -71,6 +72,27 @@ def test_launch_and_start() -> None:
     assert server.launch.argv == ("/bin/opencode", "serve", "--hostname", "127.0.0.1")
     assert [request["path"] for request in server.asked] == ["/config/providers", "/config", "/command", "/agent"]
     assert OPENCODE.program.transport == "http"
+
+
+OWN = McpServer("opencode-shim", url="http://127.0.0.1:1/mcp", headers={"Authorization": "Bearer t"}, timeout_ms=9)
+OWN_ROW = {"type": "remote", "url": OWN.url, "headers": {"Authorization": "Bearer t"}, "enabled": True, "timeout": 9}
+
+
+@pytest.mark.parametrize(
+    ("content", "trusted", "then"),
+    [
+        ("", True, {"mcp": {"opencode-shim": OWN_ROW}}),
+        ("", False, {"instructions": ["/p/AGENTS.md"], "mcp": {"opencode-shim": OWN_ROW}}),
+        ('{"mcp": {"x": {}}, "model": "m"}', True, {"mcp": {"x": {}, "opencode-shim": OWN_ROW}, "model": "m"}),
+        ("{spoiled", True, None),
+    ],
+)
+def test_our_tools_stand_in_the_configuration_of_a_process(content: str, trusted: bool, then: object) -> None:
+    """And no other MCP server of the set-up: OpenCode reads those itself."""
+    setup = DirectorySetup((McpServer("far", url="http://far"), OWN), has_shim=True)
+    options = LaunchOptions("/bin/opencode", "/p", setup=setup, project_settings=trusted, environment={CONFIG_CONTENT: content})
+    value = OpenCodeCodec(counting_ids()).launch(options).env.get(CONFIG_CONTENT)
+    assert (None if value is None else json.loads(value)) == then
 
 
 def test_the_catalogue_has_all_models_of_all_providers() -> None:

@@ -165,6 +165,7 @@ async def start_session(call: Call, args: StartSession) -> Mapping[str, Any]:
     The agent sees the files of its directory, and nothing of your conversation, so the prompt must say all that it needs."""
     services = call.services
     directory = await _directory(call, args.directory)
+    await services.sessions.others.need_new_here(directory, args.agent, None, is_final=True)
     project = await services.projects.identity(directory)
     wish = NewSession(args.agent, mode=args.mode or None, model=args.model or None, title=args.title or None, by=call.caller)
     assert services.universal is not None

@@ -17,14 +17,14 @@ from shim.agents.spares.agent_room import AgentRoom
 from shim.cluster.peers import Node, Offer, Peers
 from shim.host.changes import HostChanged, ShellCreated, TerminalCreated
 from shim.lib.errors import NoRoom, NoServer, PlacedElsewhere, ServerStopping
-from shim.sessions.placement import Need, label_obstacle
+from shim.sessions.placement import Need, Placement, label_obstacle
 from shim.store.servers import ServerRef
 
 IN_USE = 128
 """Maximum directories with terminals that a server names to the others."""
 
 
-class ClusterPlacement:
+class ClusterPlacement(Placement):
     """The `Placement` of a server of a cluster.
 
     In: `server_id` of this server; `peers`, the others; `runs_agents`, false for a front; `room` for agents; `roots` and `labels`
@@ -43,15 +43,14 @@ class ClusterPlacement:
         in_use: Callable[[], Sequence[str]] = tuple,
         labels: Sequence[str] = (),
     ) -> None:
+        super().__init__(labels)
         self._server_id = server_id
         self._peers = peers
         self._agents = agents
         self._room = room
         self._roots = tuple(roots)
         self._in_use = in_use
-        self._labels = tuple(labels)
         self.runs_agents = runs_agents
-        self.is_draining = False
 
     @property
     def may_take_sessions(self) -> bool:

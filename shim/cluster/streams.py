@@ -15,7 +15,7 @@ from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
 from shim.stream.encoder import Encoder
 from shim.stream.frame import Frame, normal_scope
 from shim.stream.hub import LOGGED_CHARS, Hub
-from shim.stream.streams import Greeting
+from shim.stream.streams import Greeting, Streams
 from shim.stream.subscription import Subscription
 
 REPLAY_S = 5.0
@@ -29,7 +29,7 @@ OF_ONE_SESSION = (SessionElsewhere, SessionNotFound)
 log = structlog.get_logger()
 
 
-class ClusterStreams:
+class ClusterStreams(Streams):
     """The `Streams` of a server in a cluster. In: `replays`, what clients of other servers have missed."""
 
     def __init__(self, replays: Replays) -> None:

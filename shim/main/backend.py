@@ -62,13 +62,13 @@ from shim.sessions.index.named_sessions import NAMESPACE as NAMES
 from shim.sessions.index.named_sessions import NamedSessions
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.mcp_servers import McpReports
-from shim.sessions.placement import LonePlacement, Placement
+from shim.sessions.placement import Placement
 from shim.sessions.plan_limits import PlanReports
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.tape import Tapes, TapeStore
 from shim.sessions.stored_sessions import NewState, Remotes, stored_sessions
 from shim.stream.hub import Hub
-from shim.stream.streams import HubStreams
+from shim.stream.streams import Streams
 from shim.telemetry.hooks import Hooks
 from universal.permissions import DirectoryRules, combine, rules_from_config, with_home
 from universal.session.changes import LimitsReported, ServersReported
@@ -174,7 +174,7 @@ class Alone:
     """The `Member` of a server without a cluster. In: `labels` of this server."""
 
     def __init__(self, labels: Sequence[str]) -> None:
-        self.placement = LonePlacement(labels)
+        self.placement = Placement(labels)
         self.make_remotes = stored_sessions
 
     def is_wanted(self, directory: str) -> bool:
@@ -185,7 +185,7 @@ class Alone:
 
     async def join(self, services: Services) -> None:
         """Serve readers from the hub alone."""
-        services.streams = HubStreams()
+        services.streams = Streams()
 
     async def leave(self) -> None:
         """Does nothing."""

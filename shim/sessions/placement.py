@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from shim.lib.errors import InvalidRequest, NoServer, ServerStopping
 from shim.lib.settings import parse_labels
@@ -34,72 +33,46 @@ class Need:
     labels: tuple[str, ...] = ()
 
 
-class Placement(Protocol):
-    """The place of sessions, from the view of this server."""
+class Placement:
+    """The place of sessions, from the view of this server: one that no other helps. In: `labels` of this server."""
 
-    @property
-    def is_draining(self) -> bool:
+    def __init__(self, labels: Sequence[str] = ()) -> None:
+        self._labels = tuple(labels)
+        self.is_draining = False
         """Whether this server is about to stop, and takes no sessions (`shim.sessions.index.drain`)."""
-        ...
 
     @property
     def may_take_sessions(self) -> bool:
         """Whether a session that is only read may become this server's."""
-        ...
+        return True
 
     def stop_taking(self) -> None:
         """Take no sessions from now on, and tell the other servers."""
-        ...
+        self.is_draining = True
 
     def has_successors(self) -> bool:
         """Whether there is another server that is not about to stop."""
-        ...
+        return False
 
     async def need_new_here(self, need: Need, *, is_final: bool) -> None:
         """Raise PlacedElsewhere if another server should take a new session, NoServer if none can.
 
         In: `is_final`, another server has chosen this one, which does not ask a third.
         """
-        ...
+        await self.need_here(need)
 
     async def need_here(self, need: Need, *, starts_agent: bool = True) -> None:
         """Raise PlacedElsewhere if another server should run the agent of a session, else ServerStopping or NoServer if none can.
 
         In: `starts_agent`, false for a session whose agent runs.
         """
-        ...
-
-    def leaves_to_others(self, directory: str) -> bool:
-        """Whether a session of a dead server is another's to take over."""
-        ...
-
-
-class LonePlacement:
-    """The `Placement` of a server that no other one helps. In: `labels` of this server."""
-
-    may_take_sessions = True
-
-    def __init__(self, labels: Sequence[str] = ()) -> None:
-        self._labels = tuple(labels)
-        self.is_draining = False
-
-    def stop_taking(self) -> None:
-        self.is_draining = True
-
-    def has_successors(self) -> bool:
-        return False
-
-    async def need_new_here(self, need: Need, *, is_final: bool) -> None:
-        await self.need_here(need)
-
-    async def need_here(self, need: Need, *, starts_agent: bool = True) -> None:
-        """Raise ServerStopping if this server is about to stop, NoServer if it lacks a label."""
         if self.is_draining:
             raise ServerStopping
         if need.labels and (obstacle := label_obstacle(need, self._labels)):
             raise NoServer(need.directory, need.agent, obstacle, need.labels)
 
     def leaves_to_others(self, directory: str) -> bool:
+        """Whether a session of a dead server is another's to take over."""
         return False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from shim.lib.errors import SessionElsewhere
 from shim.sessions.history.journal_loader import load_journal
@@ -20,78 +20,8 @@ KEPT = 64
 """Number of sessions of other servers whose last read state is kept in memory, beside those with a running turn."""
 
 
-class Remotes(Protocol):
-    """The sessions of other servers, from the view of this one. Rows and owners are `OtherServers`' matter."""
-
-    async def start(self, look_soon: Callable[[], None]) -> None:
-        """Hear from now on what other servers tell. In: `look_soon`, called when there is something new to look at."""
-        ...
-
-    async def close(self) -> None: ...
-
-    def find(self, session_id: str) -> SessionState | None:
-        """The state of a session as it was last read, or None."""
-        ...
-
-    async def state(self, entry: SessionEntry) -> SessionState:
-        """The stored state of a session as it is now. Nothing is written. Raises StoreError."""
-        ...
-
-    def with_turn(self) -> list[str]:
-        """Ids of the sessions that are followed and in which a turn runs, as far as they were read."""
-        ...
-
-    def with_requests(self) -> list[str]:
-        """Ids of the sessions that had open requests when they were last read."""
-        ...
-
-    def note_new(self, entry: SessionEntry, sequence: int) -> bool:
-        """Note a session that was not known. Out: whether clients must be told of it.
-
-        In: `sequence`, the last event of which its row tells.
-        """
-        ...
-
-    def note_row(self, entry: SessionEntry, sequence: int) -> bool:
-        """Note that the row of a session has changed. Out: whether clients must be told what is in it."""
-        ...
-
-    async def finish(self, entry: SessionEntry) -> None:
-        """Show what is left of a session that this server has just claimed, before it goes on with it. Raises StoreError."""
-        ...
-
-    def stop(self, session_id: str) -> None:
-        """Stop reading a session that is ours now. What clients here have seen of it is still known."""
-        ...
-
-    def note_release(self, session_id: str, sequence: int) -> None:
-        """Note that a session is not ours any more. In: its last event, which clients here have seen."""
-        ...
-
-    def take_up(self, entry: SessionEntry, stored: int) -> None:
-        """Go on with a session that another server has taken from this one, if a client listens.
-
-        In: `stored`, the last event that this server has written. Clients here have seen no later ones, or read all again.
-        """
-        ...
-
-    def forget(self, session_id: str) -> None:
-        """Forget a session that is gone or that nobody listens to, and what clients here have seen of it."""
-        ...
-
-    async def tidy(self) -> None:
-        """Drop what nobody needs, after a look. Raises StoreError."""
-        ...
-
-    async def delete(self, session_id: str, owner: ServerRef) -> None:
-        """Let the owner of a session delete it. Raises SessionElsewhere if servers do nothing for each other, and StoreError."""
-        ...
-
-
 NewState: TypeAlias = Callable[[str, str], SessionState]
 """Makes an empty state that publishes nothing itself, of a session (id) of an agent."""
-MakeRemotes: TypeAlias = Callable[[SessionDeps, SessionIndex, NewState, Callable[[Session], None]], Remotes]
-"""Makes the remotes. The last argument is called with a session that was read anew."""
 
 
 @dataclass(slots=True)
@@ -111,9 +41,10 @@ ReadingT = TypeVar("ReadingT", bound=Reading)
 
 
 class StoredSessions(Generic[ReadingT]):
-    """The `Remotes` of servers that share a data directory: they are silent, and only their rows tell that something is new.
+    """The sessions of other servers, from the view of this one. Rows and owners are `OtherServers`' matter.
 
-    In: `make`, which makes a reading of an empty state.
+    As it is here, servers share a data directory: they are silent, and only their rows tell that something is new.
+    `shim.cluster.remote_sessions` is told more. In: `make`, which makes a reading of an empty state.
     """
 
     def __init__(
@@ -131,10 +62,10 @@ class StoredSessions(Generic[ReadingT]):
         self._remotes: dict[str, ReadingT] = {}
 
     async def start(self, look_soon: Callable[[], None]) -> None:
-        """Does nothing: nobody tells anything."""
+        """Hear from now on what other servers tell. In: `look_soon`, called when there is something new to look at."""
 
     async def close(self) -> None:
-        """Does nothing: what is read is awaited by who asks."""
+        """Stop reading. Nothing to do here: who asks awaits what is read."""
 
     def find(self, session_id: str) -> SessionState | None:
         """The state of a session as it was last read, or None."""
@@ -162,7 +93,7 @@ class StoredSessions(Generic[ReadingT]):
             self._on_read(remote.state.session)
 
     def with_turn(self) -> list[str]:
-        """None: no session is followed."""
+        """Ids of the sessions that are followed and in which a turn runs, as far as they were read."""
         return []
 
     def with_requests(self) -> list[str]:
@@ -171,32 +102,42 @@ class StoredSessions(Generic[ReadingT]):
         return [session.id for session in sessions if session.permissions or session.questions]
 
     def note_new(self, entry: SessionEntry, sequence: int) -> bool:
+        """Note a session that was not known. Out: whether clients must be told of it.
+
+        In: `sequence`, the last event of which its row tells.
+        """
         self.forget(entry.record.id)
         return True
 
     def note_row(self, entry: SessionEntry, sequence: int) -> bool:
+        """Note that the row of a session has changed. Out: whether clients must be told what is in it."""
         return True
 
     async def finish(self, entry: SessionEntry) -> None:
-        """Does nothing: nothing was shown."""
+        """Show what is left of a session that this server has just claimed, before it goes on with it. Raises StoreError."""
 
     def stop(self, session_id: str) -> None:
+        """Stop reading a session that is ours now. What clients here have seen of it is still known."""
         self._drop(session_id)
 
     def note_release(self, session_id: str, sequence: int) -> None:
-        """Does nothing: sessions do not move."""
+        """Note that a session is not ours any more. In: its last event, which clients here have seen."""
 
     def take_up(self, entry: SessionEntry, stored: int) -> None:
-        """Does nothing: sessions do not move."""
+        """Go on with a session that another server has taken from this one, if a client listens.
+
+        In: `stored`, the last event that this server has written. Clients here have seen no later ones, or read all again.
+        """
 
     def forget(self, session_id: str) -> None:
+        """Forget a session that is gone or that nobody listens to, and what clients here have seen of it."""
         self._drop(session_id)
 
     async def tidy(self) -> None:
-        """Does nothing: KEPT bounds what is kept."""
+        """Drop what nobody needs, after a look. Raises StoreError."""
 
     async def delete(self, session_id: str, owner: ServerRef) -> None:
-        """Raise SessionElsewhere: servers of one data directory do nothing for each other."""
+        """Let the owner of a session delete it. Raises SessionElsewhere if servers do nothing for each other, and StoreError."""
         raise SessionElsewhere(session_id, owner)
 
     def _drop(self, session_id: str) -> ReadingT | None:
@@ -210,6 +151,11 @@ class StoredSessions(Generic[ReadingT]):
         for id_ in idle[: max(0, len(self._remotes) - KEPT)]:
             self.stop(id_)
         return remote
+
+
+Remotes: TypeAlias = StoredSessions[Any]
+MakeRemotes: TypeAlias = Callable[[SessionDeps, SessionIndex, NewState, Callable[[Session], None]], Remotes]
+"""Makes the remotes. The last argument is called with a session that was read anew."""
 
 
 def stored_sessions(

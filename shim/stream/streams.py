@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from shim.stream.encoder import Encoder, StreamEvent
 from shim.stream.hub import Hub
@@ -13,8 +13,8 @@ Greeting: TypeAlias = Callable[[Callable[[str], bool]], Sequence[StreamEvent]]
 """Makes events of the present state. In: whether this server shows a session (id) as the reader knows it, or later."""
 
 
-class Streams(Protocol):
-    """Adds readers to the hub."""
+class Streams:
+    """Adds readers to the hub of a server alone, which has all that a reader can have missed."""
 
     async def subscribe(
         self,
@@ -26,21 +26,5 @@ class Streams(Protocol):
         greeting: Greeting = lambda is_shown: (),
     ) -> Subscription:
         """Add a reader, also one that was cut off at another server of the cluster. As `Hub.subscribe`."""
-        ...
-
-
-class HubStreams:
-    """The `Streams` of a server alone: its hub has all that a reader can have missed."""
-
-    async def subscribe(
-        self,
-        hub: Hub,
-        encoder: Encoder[Any],
-        *,
-        last_event_id: str | None,
-        scope: str | None = None,
-        greeting: Greeting = lambda is_shown: (),
-    ) -> Subscription:
-        """Add a reader. All sessions are shown as it knows them, or later."""
-        events = greeting(lambda session_id: True)
+        events = greeting(lambda session_id: True)  # all sessions are shown as it knows them, or later
         return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=events)

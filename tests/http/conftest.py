@@ -40,7 +40,7 @@ from shim.routes import application
 from shim.sessions.session.actor import SessionActor
 from shim.store.memory import MemoryStore
 from shim.stream.hub import Hub
-from shim.stream.streams import HubStreams
+from shim.stream.streams import Streams
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.http.doors import client_with_password, start
 from tests.support.api import ApiClient, api
@@ -246,7 +246,7 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
     services = Services(settings, clock, ids, store)
     services.agents = cast("Any", agents)
     services.hub, services.host, services.sessions = hub, host, cast("Any", sessions)
-    services.streams = HubStreams()
+    services.streams = Streams()
     services.projects, services.worktrees = projects, worktrees
     services.config = ConfigFiles(home, {"USER": "someone", "HOME": str(home)})
     sessions.setups = Setups(services.config.current)

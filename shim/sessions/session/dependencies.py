@@ -23,7 +23,7 @@ from shim.sessions.agent_tokens import AgentTokens
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
-from shim.sessions.placement import LonePlacement, Placement
+from shim.sessions.placement import Placement
 from shim.sessions.session.tape import Tapes
 from shim.store.base import Store
 from universal.permissions import DirectoryRules
@@ -124,7 +124,7 @@ class SessionDeps:
     """The policy for unanswered requests, if neither the prompt nor the session has one."""
     clean_up: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Ends processes that a dead server has left behind. In: the server's id."""
-    placement: Placement = field(default_factory=LonePlacement)
+    placement: Placement = field(default_factory=Placement)
     """Decides which server takes a session."""
     room: AgentRoom = field(default_factory=lambda: AgentRoom(None, list))
     """Limits how many agents run at once."""

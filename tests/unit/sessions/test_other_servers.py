@@ -22,7 +22,7 @@ from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.other_servers import _hand_over as hand_over  # pyright: ignore[reportPrivateUsage]
-from shim.sessions.placement import LonePlacement
+from shim.sessions.placement import Placement
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.ownership import ClaimedSession, Look, LostSession, SessionChange
@@ -115,7 +115,7 @@ class World:
             clock=self.clock,
             listened=lambda directory, session_id: self.is_listening,
             end_streams=self.ended_streams.append,
-            placement=LonePlacement(),
+            placement=Placement(),
             clean_up=self.clean_up,
         )
         self.index = SessionIndex(self.store)

@@ -6,22 +6,22 @@ import pytest
 
 from shim.lib.errors import InvalidRequest, NoServer, ServerStopping
 from shim.lib.settings import parse_labels
-from shim.sessions.placement import LonePlacement, Need, labels_of
+from shim.sessions.placement import Need, Placement, labels_of
 
 
 async def test_a_server_alone_tries_what_it_cannot() -> None:
     """A session of a removed directory can be deleted."""
-    await LonePlacement().need_new_here(Need("/missing", "codex"), is_final=False)
-    await LonePlacement(("gpu=yes",)).need_here(Need("/missing", labels=("gpu=yes",)))
+    await Placement().need_new_here(Need("/missing", "codex"), is_final=False)
+    await Placement(("gpu=yes",)).need_here(Need("/missing", labels=("gpu=yes",)))
 
 
 async def test_a_label_that_a_server_alone_has_not_is_named() -> None:
     with pytest.raises(NoServer, match=r"This server has no label gpu=yes"):
-        await LonePlacement(("gpu=no",)).need_new_here(Need("/srv", labels=("gpu=yes",)), is_final=False)
+        await Placement(("gpu=no",)).need_new_here(Need("/srv", labels=("gpu=yes",)), is_final=False)
 
 
 async def test_a_server_alone_that_is_about_to_stop_takes_nothing() -> None:
-    alone = LonePlacement()
+    alone = Placement()
     alone.stop_taking()
     assert not alone.has_successors()
     with pytest.raises(ServerStopping, match="about to stop"):

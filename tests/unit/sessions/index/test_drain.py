@@ -14,7 +14,7 @@ from shim.lib.errors import PlacedElsewhere, ServerStopping
 from shim.sessions.index import drain as drains
 from shim.sessions.index.drain import Drain
 from shim.sessions.index.session_entry import SessionEntry
-from shim.sessions.placement import LonePlacement, Need
+from shim.sessions.placement import Need, Placement
 from shim.sessions.prompts.submit import submit
 from tests.support.opencode1_views import view
 from tests.support.scripted_model import World, ask, body, world
@@ -46,7 +46,7 @@ class Stop:
         self.w = w
         self.steps: list[str] = []
         self.peers = FakePeers(*nodes)
-        self.placement = LonePlacement() if is_alone else placement(*nodes)
+        self.placement = Placement() if is_alone else placement(*nodes)
         if not is_alone:
             monkeypatch.setattr(w.store.ownership, "sessions_move", True)
             monkeypatch.setattr(w.store.ownership, "release", self.peers.release)

@@ -45,7 +45,7 @@ class OfferedMode:
 
     @property
     def words(self) -> str:
-        """Its description, and which agents run in a sandbox in it, as far as no rule decides that."""
+        """Which agents run in a sandbox in it, as far as no rule decides that, and its description. The TUI cuts off its end."""
         of_mode: Level = self.own.sandbox if self.own is not None else "auto"
         levels = {spec.title: strictest(spec.rules.sandbox.level, of_mode) for spec in self.specs if spec.program.binaries}
         found = {level: [title for title, its in levels.items() if its == level] for level in TIGHTER}
@@ -54,7 +54,7 @@ class OfferedMode:
             for level, names in found.items()
             if names
         ]
-        return " ".join(filter(None, (self.description, *texts)))
+        return " ".join(filter(None, (*texts, self.description)))
 
 
 GENERAL = OfferedMode(

@@ -19,6 +19,7 @@ from .support.agents import AGENTS
 from .support.bench import Bench, Watch, bench, nightly
 from .support.places import ADOPTED
 from .support.servers import configuration_file, configure
+from .support.tui import tui
 from .support.wire import Json, Stream, tools
 
 TOOL = find_tool(os.environ.get("PATH", os.defpath))
@@ -191,3 +192,15 @@ def test_in_an_untrusted_project_the_agent_sees_the_project_alone() -> None:
         said = [event["properties"].get("message", "") for _, event in stream.events if event["type"] == "tui.toast.show"]
         assert any("the agent sees the project alone" in words for words in said), said
         stream.close()
+
+
+def test_the_list_of_the_tui_says_who_runs_in_a_sandbox() -> None:
+    careful = {"careful": {"mode": "primary", "sandbox": "strict", "description": "Takes care."}}
+    with bench("claude", config={"agent": careful}, SHIM_SANDBOX="project", IS_SANDBOX="1") as bed:
+        terminal = tui(bed.place, bed.url)
+        try:
+            terminal.submit("/agents")
+            screen = terminal.wait("bypass In a sandbox")
+            assert "build In a sandbox (project)." in screen and "careful In a sandbox (strict). Takes care." in screen
+        finally:
+            terminal.close()

@@ -80,7 +80,7 @@ def agent(mode: OfferedMode, offers: Sequence[Offer] = (), setup: DirectorySetup
         "name": mode.name,
         "description": mode.words,
         "mode": "subagent" if mode.is_subagent else "primary" if own is None else own.mode,
-        "native": own is None or mode.name in MODES,
+        "native": (own is None or mode.name in MODES) and mode.words == mode.description,  # else the TUI hides the sandbox
         # Without rules of its own: those of the configuration apply in all modes.
         "permission": [{"permission": rule.permission, "pattern": rule.pattern, "action": rule.action} for rule in rules],
         "options": {"enforcement": enforced, "delivery": _delivery(mode)} if enforced and not mode.is_subagent else {},

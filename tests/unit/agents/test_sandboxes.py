@@ -101,7 +101,7 @@ def test_a_session_or_an_agent_of_the_configuration_only_tightens() -> None:
 
 def test_a_mode_says_who_runs_in_a_sandbox() -> None:
     codex, claude = spec(Settings(agents={"codex": CustomAgent(sandbox="strict")}), "codex"), spec(Settings(), "claude")
-    assert OfferedMode("build", "Asks.", (codex, claude)).words == "Asks. In a sandbox (strict): Codex."
+    assert OfferedMode("build", "Asks.", (codex, claude)).words == "In a sandbox (strict): Codex. Asks."
     careful = ConfigAgent("careful", sandbox="project")
     assert OfferedMode("careful", "", (claude,), own=careful).words == "In a sandbox (project)."
     both = OfferedMode("careful", "", (codex, claude), own=careful)

@@ -30,5 +30,8 @@ def test_a_command_has_only_the_fields_that_are_set() -> None:
 
 def test_a_mode_says_what_the_kernel_holds_of_an_agent_in_a_sandbox() -> None:
     codex = change(SPECS["codex"], sandbox=SPECS["codex"].rules.sandbox._replace(level="strict"))
-    [told] = offers.agent(OfferedMode("build", "b", (codex,)))["options"]["enforcement"].values()
+    row = offers.agent(OfferedMode("build", "b", (codex,)))
+    [told] = row["options"]["enforcement"].values()
     assert told["sandbox"] == {"level": "strict", "denies": ["edit", "read", "external_directory", "webfetch"]}
+    assert (row["native"], row["description"]) == (False, "In a sandbox (strict). b"), "the TUI says `native` in its place"
+    assert offers.agent(OfferedMode("build", "b", (SPECS["codex"],)))["native"]

@@ -56,15 +56,11 @@ def open_confined(path: str | Path, folders: Sequence[str]) -> Generator[tuple[B
     lead out.
     Raises OutsideError, OSError, and ValueError for a NUL in the path.
     """
-    place = os.path.realpath(path)
     if not folders:
-        with open_file(Path(place)) as file_and_state:
+        with open_file(Path(os.path.realpath(path))) as file_and_state:
             yield file_and_state
         return
-    folder = next((allowed for allowed in folders if is_inside(place, allowed)), None)
-    if folder is None or place == folder:
-        raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    with _folder_above(place, folder) as (descriptor, name):
+    with _folder_above(path, folders) as (descriptor, name):
         opened = os.open(name, READ, dir_fd=descriptor)
     with os.fdopen(opened, "rb") as file:
         yield file, os.fstat(opened)
@@ -77,11 +73,7 @@ def open_confined_for_writing(path: str | Path, folders: Sequence[str]) -> Gener
     It does not truncate the file: check `is_regular` first, then write and truncate.
     Raises OutsideError, OSError, and ValueError for a NUL in the path.
     """
-    place = os.path.realpath(path)
-    folder = next((allowed for allowed in folders if is_inside(place, allowed)), None)
-    if folder is None or place == folder:
-        raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    with _folder_above(place, folder, make=True) as (descriptor, name):
+    with _folder_above(path, folders, make=True) as (descriptor, name):
         opened = os.open(name, WRITE, 0o666, dir_fd=descriptor)
     with os.fdopen(opened, "wb") as file:
         yield file, os.fstat(opened)
@@ -93,11 +85,7 @@ def put(path: str | Path, data: bytes, folders: Sequence[str], mode: int | None 
     Missing folders are created. The mode is `mode`, else that of the replaced file. It follows no link on the way, so that a link
     created meanwhile cannot lead out. Raises OutsideError, OSError, and ValueError for a NUL in the path.
     """
-    place = os.path.realpath(path)
-    folder = next((allowed for allowed in folders if is_inside(place, allowed)), None)
-    if folder is None or place == folder:
-        raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    with _folder_above(place, folder, make=True) as (above, name):
+    with _folder_above(path, folders, make=True) as (above, name):
         temporary = f".upload-{secrets.token_hex(8)}"
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=above)
         try:
@@ -117,8 +105,15 @@ def put(path: str | Path, data: bytes, folders: Sequence[str], mode: int | None 
 
 
 @contextmanager
-def _folder_above(place: str, folder: str, *, make: bool = False) -> Generator[tuple[int, str]]:
-    """Open the parent of `place`, walking from `folder` without following a link; yield (descriptor, name in it)."""
+def _folder_above(path: str | Path, folders: Sequence[str], *, make: bool = False) -> Generator[tuple[int, str]]:
+    """Open the parent of a path in one of `folders`, walking from the folder without following a link.
+
+    Yields (descriptor, name in it). Raises OutsideError, and OSError for the folder itself.
+    """
+    place = os.path.realpath(path)
+    folder = next((allowed for allowed in folders if is_inside(place, allowed)), None)
+    if folder is None or place == folder:
+        raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     *above, name = Path(place).relative_to(folder).parts
     descriptor = os.open(folder, WALK)
     try:

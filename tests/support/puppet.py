@@ -23,9 +23,10 @@ from tests.support.specs import change
 from universal import codec as c
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK
-from universal.agents.mock.wire import Frame, line_of, need, parse
+from universal.agents.mock.wire import Frame, line_of, need
 from universal.codec import Output
 from universal.events import EventType, ItemDeltaData
+from universal.lib.jsonline import parse
 from universal.lib.jsonvalue import obj
 
 NAME = "scripted"

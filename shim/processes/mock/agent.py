@@ -14,7 +14,8 @@ from shim.processes.inprocess import Program, Stdio
 from shim.processes.mock.run import Conversation, Leave, Run
 from shim.processes.mock.scenes import SCENES, scene_for
 from universal.agents.mock.spec import MODEL
-from universal.agents.mock.wire import Frame, line_of, parse
+from universal.agents.mock.wire import Frame, line_of
+from universal.lib.jsonline import parse
 from universal.lib.jsonvalue import obj, text
 
 VERSION = "1"

@@ -357,18 +357,6 @@ class Turns:
         if title:
             yield from self.end_own_work()
 
-    def _commands(self, update: Msg, raw: Json) -> Iterator[Output]:
-        yield from self._conn.notes.commands(update, raw)
-
-    def _plan(self, update: Msg, raw: Json) -> Iterator[Output]:
-        yield from self._conn.notes.plan(update, raw)
-
-    def _mode(self, update: Msg, raw: Json) -> Iterator[Output]:
-        yield from self._conn.notes.current_mode(update, raw)
-
-    def _options(self, update: Msg, raw: Json) -> Iterator[Output]:
-        yield from self._conn.notes.options(update, raw)
-
     # --- what the agent asks --------------------------------------------------------------------------
 
     def on_request(self, msg: Request, line: bytes) -> Iterator[Output]:
@@ -434,11 +422,11 @@ class Turns:
     }
 
     TELLS: ClassVar[dict[str, Callable[[Any, Msg, Json], Iterator[Output]]]] = {
-        "plan": _plan,
+        "plan": lambda turns, update, raw: turns._conn.notes.plan(update, raw),
         "usage_update": _usage,
         "session_info_update": _info,
-        "available_commands_update": _commands,
-        "current_mode_update": _mode,
-        "config_option_update": _options,
+        "available_commands_update": lambda turns, update, raw: turns._conn.notes.commands(update, raw),
+        "current_mode_update": lambda turns, update, raw: turns._conn.notes.current_mode(update, raw),
+        "config_option_update": lambda turns, update, raw: turns._conn.notes.options(update, raw),
     }
     """Updates about the session, at any time."""

@@ -120,10 +120,6 @@ class MockCodec(kit.LineCodec[kit.Context]):
 
     # --- from the agent ------------------------------------------------------------------------------
 
-    @staticmethod
-    def _parse(line: bytes) -> Json:
-        return wire.parse(line)
-
     def _kind_of(self, message: Frame) -> str:
         return text(message.get("type"), "no type")
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from universal import codec as c
 from universal.agents import kit
@@ -19,9 +18,6 @@ MAX_COUNT = 2**53
 
 RESULT_META = ("exit_code", "stdout", "stderr", "duration_ms", "interrupted", "answers", "todos", "background", "structured")
 """Keys of a result's `meta` that are passed on."""
-
-DEEPEST = 50
-"""Levels of nesting; the protocol needs 5."""
 
 ENDS: dict[str, kit.Sign] = {
     "done": kit.Sign("the end of a run. That of an older run, or of work of its own, ends no prompt"),
@@ -39,37 +35,6 @@ class Bad(ValueError):
 
 class Late(Exception):
     """A line belongs to a closed step or tool."""
-
-
-def parse(line: bytes) -> Json:
-    """Parse a line as JSON that a store can keep. Raises ValueError."""
-    try:
-        value = json.loads(line.decode())
-    except json.JSONDecodeError as error:
-        raise Bad(f"no JSON at character {error.pos}") from None
-    except RecursionError:
-        raise Bad("nested too deep") from None
-    _check(value, DEEPEST)
-    return value
-
-
-def _check(value: Json, levels: int) -> None:
-    """Refuse values that Python parses and JSON stores do not keep: lone surrogates, NaN, integers over 64 bits, deep nesting."""
-    if levels == 0:
-        raise Bad("nested too deep")
-    if isinstance(value, str):
-        value.encode()
-    elif isinstance(value, dict):
-        for key, inner in cast("dict[str, Json]", value).items():
-            _check(key, levels)
-            _check(inner, levels - 1)
-    elif isinstance(value, list):
-        for inner in cast("list[Json]", value):
-            _check(inner, levels - 1)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise Bad("a number that is none")
-    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise Bad("a number that is too large")
 
 
 def line_of(frame: Frame) -> bytes:

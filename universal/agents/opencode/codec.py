@@ -475,9 +475,6 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
             arguments = obj(obj(part.get("state")).get("input"))
             yield from self._open_child(child_id, text(part.get("callID")), arguments, event)
 
-    def _on_delta(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        yield from session.thread.piece(p, event)
-
     def _on_todo(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         todos = [obj(todo) for todo in arr(p.get("todos"))]
         yield self._ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, event, session.thread.child)
@@ -495,9 +492,6 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
         questions = tuple(question_of(obj(question)) for question in arr(p.get("questions")))
         yield self._asks.begin_question(_origin(p, "question", session.thread), questions, event)
 
-    def _on_settled(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._asks.on_reply_event(p, event)
-
     HANDLERS: ClassVar[Mapping[str, Callable[[Any, _Session, Msg, Msg], Iterator[Output]]]] = {
         "session.created": _on_idle,  # see `_keep_session`
         "session.updated": _on_updated,
@@ -507,13 +501,13 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
         "session.compacted": _on_compacted,
         "message.updated": _on_message,
         "message.part.updated": _on_part,
-        "message.part.delta": _on_delta,
+        "message.part.delta": lambda codec, session, p, event: session.thread.piece(p, event),
         "todo.updated": _on_todo,
         "permission.asked": _on_permission,
-        "permission.replied": _on_settled,
+        "permission.replied": lambda codec, session, p, event: codec._asks.on_reply_event(p, event),
         "question.asked": _on_question,
-        "question.replied": _on_settled,
-        "question.rejected": _on_settled,
+        "question.replied": lambda codec, session, p, event: codec._asks.on_reply_event(p, event),
+        "question.rejected": lambda codec, session, p, event: codec._asks.on_reply_event(p, event),
     }
     """Type of event -> its handler."""
 

@@ -538,15 +538,6 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
         wait = wire.delay_ms(data.get("at"), event.get("created"), whole(data.get("attempt"), 1))
         yield session.thread.retry(data, event, wait)
 
-    def _on_compaction_started(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield session.thread.compaction("started", data, event)
-
-    def _on_compaction_ended(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield session.thread.compaction("completed", data, event)
-
-    def _on_compaction_failed(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield session.thread.compaction("failed", data, event)
-
     def _on_renamed(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
         title = text(data.get("title"))
         if title and session.thread.child is None:
@@ -578,9 +569,9 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
         "session.tool.success": _on_success,
         "session.tool.failed": _on_tool_failed,
         "session.retry.scheduled": _on_retry,
-        "session.compaction.started": _on_compaction_started,
-        "session.compaction.ended": _on_compaction_ended,
-        "session.compaction.failed": _on_compaction_failed,
+        "session.compaction.started": lambda codec, session, data, event: session.thread.compaction("started", data, event),
+        "session.compaction.ended": lambda codec, session, data, event: session.thread.compaction("completed", data, event),
+        "session.compaction.failed": lambda codec, session, data, event: session.thread.compaction("failed", data, event),
         "session.renamed": _on_renamed,
         "todo.updated": _on_todo,
         "permission.asked": lambda codec, session, data, event: codec._asks.permission(data, session.thread, event),

@@ -210,9 +210,9 @@ class Thread:
         metadata: dict[str, Json] = {"attempt": attempt, "message": message, "delay_ms": delay_ms}
         return self.ctx.status("retry", message, metadata, raw, self.child)
 
-    def compaction(self, phase: str, data: Msg, raw: Msg) -> Fact:
+    def compaction(self, phase: str, data: Msg, raw: Msg) -> Iterator[Fact]:
         """Report `session.compaction.started`, `.ended` or `.failed`."""
-        return self.ctx.status("compaction", None, {"phase": phase, "auto": data.get("reason") == "auto"}, raw, self.child)
+        yield self.ctx.status("compaction", None, {"phase": phase, "auto": data.get("reason") == "auto"}, raw, self.child)
 
     def close(self, raw: Json) -> Iterator[Fact]:
         """Report what is open as it is, because nothing more will come."""

@@ -60,12 +60,9 @@ BAD_LINES = [
     b'{"type":"error"}',
     b'{"type":"done"}',
     b"\xff\xff",
-    b'{"type":"text","step":"s","part":"p","delta":"\\ud800"}',
-    b'{"type":"text","step":"s","part":"p","delta":"x","\\udfff":1}',
     b'{"type":"todo","todos":[NaN]}',
     b'{"type":"todo","todos":[1e999]}',
-    b'{"type":"retry","message":"x","attempt":99999999999999999999}',
-    b'{"type":"todo","todos":' + b"[" * 60 + b"]" * 60 + b"}",
+    b'{"type":"todo","todos":' + b"[" * 120 + b"]" * 120 + b"}",
     b"[" * 100_000,
 ]
 

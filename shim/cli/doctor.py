@@ -176,9 +176,8 @@ async def _check_agent(agent: Agent, environ: Mapping[str, str], setup: Director
 
 def _sandbox_words(use: SandboxUse, tool: sandboxes.Tool) -> str:
     """The level, and what the kernel holds, or whether it could."""
-    works = f"{tool.kind} works here" if not tool.better else f"{tool.kind} works here, and bubblewrap does not: {tool.better}"
     if use.level not in TIGHTER:
-        return f"{use.level}; this machine can make none" if tool.why else f"{use.level}; {works}"
+        return f"{use.level}; this machine can make none" if tool.why else f"{use.level}; {tool.kind} works here"
     if tool.why:
         return f"{use.level}; not here"
     return f"{use.level}; by {tool.kind} the kernel holds denies of {', '.join(use.shown) or 'nothing yet'}"

@@ -1,4 +1,4 @@
-"""The checks of `opencode-shim doctor` on the machine: server, port, service, holders, container, disk, clock, release, rules.
+"""The checks of `opencode-shim doctor` on the machine: server, port, service, holders, container, disk, clock and so on.
 
 `examine` collects the facts. Each check is a pure function from its facts to a `Check`. None uses the internet.
 """
@@ -23,6 +23,7 @@ from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, descri
 from shim.lib.settings import Settings
 from shim.lib.version import OLD_AFTER_DAYS, Build, build
 from shim.processes.held_process import holders
+from shim.processes.sandbox import Tool, find_tool
 
 Status = Literal["ok", "warning", "wrong"]
 
@@ -67,7 +68,17 @@ def examine(
         check_clock(now.date(), build),
         check_release(now.date(), build),
         check_rules(config.load(str(settings.directory)), settings.directory),
+        check_sandbox(find_tool(os.environ.get("PATH", os.defpath))),
     ]
+
+
+def check_sandbox(tool: Tool) -> Check:
+    """Check what holds agents to rules that their protocol cannot hold (docs/sandbox.md)."""
+    if tool.why:
+        return Check("sandbox", "warning", "this machine can make none", tool.why)
+    if tool.better:
+        return Check("sandbox", "warning", f"{tool.kind} works. bubblewrap, which holds more, does not", tool.better)
+    return Check("sandbox", "ok", f"{tool.kind} works ({tool.path})")
 
 
 def check_rules(config: OpenCodeConfig, directory: Path) -> Check:

@@ -13,6 +13,7 @@ from shim.cli.machine import Check
 from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, Problem
 from shim.lib.settings import Settings
 from shim.lib.version import Build, Release
+from shim.processes.sandbox import Tool
 
 BUILD = Build("1.2.0", "0" * 40, False, (Release("1.2.0", date(2026, 6, 1)),))
 
@@ -52,6 +53,9 @@ def status(check: Check) -> str:
         (machine.check_container(Path("/nowhere/data"), {"HOME": "/tmp"}, 1000, inside=True), "warning"),
         (machine.check_container(Path("/proc/data"), {"HOME": "/tmp"}, 0, inside=True), "warning"),
         (machine.check_container(Path("/proc/data"), {"HOME": "/tmp"}, 1000, inside=True), "ok"),
+        (machine.check_sandbox(Tool("/usr/bin/bwrap")), "ok"),
+        (machine.check_sandbox(Tool(kind="Landlock", better="There is no program bwrap.")), "warning"),
+        (machine.check_sandbox(Tool(why="There is no program bwrap.")), "warning"),
     ],
 )
 def test_each_finding_has_its_status_and_a_remedy_unless_it_is_ok(check: Check, expected: str) -> None:

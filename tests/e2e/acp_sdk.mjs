@@ -1,5 +1,5 @@
 // The official TypeScript SDK of the Agent Client Protocol as a client of ours: prints what it saw as one JSON line.
-//   node acp_sdk.mjs MODULES stdio|ws TARGET DIRECTORY '{"text":..,"permission":..,"question":..,"hang":..,"model":..}'
+//   node acp_sdk.mjs MODULES stdio|ws|http TARGET DIRECTORY '{"text":..,"permission":..,"question":..,"hang":..,"model":..}'
 // TARGET: the command as JSON, or the URL of /acp
 import { spawn } from "node:child_process"
 import { join } from "node:path"
@@ -11,6 +11,7 @@ const scenes = JSON.parse(given)
 const load = (...path) => import(pathToFileURL(join(modules, "@agentclientprotocol", "sdk", "dist", ...path)).href)
 const acp = await load("v1", "stable", "acp.js")
 const { createWebSocketStream } = await load("transports", "ws-stream.js")
+const { createHttpStream } = await load("transports", "http-stream.js")
 
 let child
 let stream
@@ -19,7 +20,7 @@ if (kind === "stdio") {
   child = spawn(program, args, { cwd: directory, stdio: ["pipe", "pipe", "inherit"] })
   stream = acp.ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout))
 } else {
-  stream = createWebSocketStream(target)
+  stream = kind === "ws" ? createWebSocketStream(target) : createHttpStream(target)
 }
 
 const updates = []

@@ -1,6 +1,6 @@
 """The official Python SDK of the Agent Client Protocol as a client of ours: prints what it saw as one line of JSON.
 
-    python acp_sdk.py stdio|ws TARGET DIRECTORY '{"text": ..., "permission": ..., "question": ..., "hang": ..., "model": ...}'
+    python acp_sdk.py stdio|ws|http TARGET DIRECTORY '{"text": ..., "permission": ..., "question": ..., "hang": ..., "model": ...}'
 
 TARGET: the command as JSON, or the URL of `/acp`. Runs alone, with the SDK on PYTHONPATH (tests/e2e/python-packages.txt).
 """
@@ -16,6 +16,7 @@ from typing import Any
 
 import acp
 from acp.schema import ClientCapabilities, ElicitationCapabilities, ElicitationFormCapabilities, RequestPermissionResponse
+from acp.http import create_http_stream
 from acp.ws import create_websocket_stream
 
 
@@ -49,7 +50,8 @@ async def main(kind: str, target: str, directory: str, scenes: dict[str, Any]) -
             spawned = acp.spawn_agent_process(client, *json.loads(target), cwd=directory, use_unstable_protocol=True)
             connection, _ = await stack.enter_async_context(spawned)
         else:
-            connection = acp.connect_to_agent(client, await create_websocket_stream(target), use_unstable_protocol=True)
+            stream = await create_websocket_stream(target) if kind == "ws" else create_http_stream(target)
+            connection = acp.connect_to_agent(client, stream, use_unstable_protocol=True)
             stack.push_async_callback(connection.close)
         forms = ElicitationCapabilities(form=ElicitationFormCapabilities())
         began = await connection.initialize(

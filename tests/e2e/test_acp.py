@@ -34,7 +34,8 @@ def run_client(server: Bench, sdk: str, kind: str) -> dict[str, Any]:
         "hang": server.say("[scene:hang] think", "hang"),
         "model": "claude/default" if server.real else "mock/mock",
     }
-    target = json.dumps([PROGRAM, "acp", server.url]) if kind == "stdio" else f"{server.url.replace('http', 'ws')}/acp"
+    url = server.url if kind == "http" else server.url.replace("http", "ws")
+    target = json.dumps([PROGRAM, "acp", server.url]) if kind == "stdio" else f"{url}/acp"
     folder = Path(__file__).parent
     if sdk == "python":
         argv, more = [sys.executable, str(folder / "acp_sdk.py")], {"PYTHONPATH": str(PYTHON_SDK)}
@@ -54,7 +55,7 @@ def run_client(server: Bench, sdk: str, kind: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("kind", ["stdio", "ws"])
+@pytest.mark.parametrize("kind", ["stdio", "ws", "http"])
 @pytest.mark.parametrize("sdk", ["python", "typescript"])
 @pytest.mark.parametrize("server", [*nightly(MOCK), CLAUDE], indirect=True)
 def test_the_clients_of_the_protocols_sdks(server: Bench, sdk: str, kind: str) -> None:

@@ -82,7 +82,7 @@ class Outbox:
     def __init__(self, cut_off: Callable[[], None]) -> None:
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
-        self._more, self._empty = asyncio.Event(), asyncio.Event()
+        self._more, self._empty, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._end = cut_off
         self.is_over = False
 
@@ -113,6 +113,11 @@ class Outbox:
         if not self.is_over:
             await self._empty.wait()
 
+    async def end(self) -> list[bytes]:
+        """Wait until the outbox is over."""
+        await self._ended.wait()
+        return []
+
     def cut_off(self) -> None:
         """End the client's connection at once."""
         self.close()
@@ -124,6 +129,7 @@ class Outbox:
         self._waiting.clear()
         self._more.set()
         self._empty.set()
+        self._ended.set()
 
 
 @dataclass(slots=True)

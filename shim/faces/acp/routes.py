@@ -1,4 +1,4 @@
-"""Serves `/acp`, a WebSocket: each text frame is a message of JSON-RPC, in both directions.
+"""Serves `/acp`, a WebSocket: each text frame is a message of JSON-RPC, in both directions. `streamable_http` is the other way.
 
 Source: the protocol's remote transport, as @agentclientprotocol/sdk 2.4.0 and agent-client-protocol 0.12.1 speak it. Who may
 connect is decided before: `shim.http.access` checks the Host, the Origin and the password of the upgrade.
@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from shim.faces.acp import streamable_http
 from shim.faces.acp.connection import ERRORS, Connection, rpc_error
 from shim.faces.acp.methods import METHODS
 from shim.http.access import CONNECTION
@@ -24,9 +25,6 @@ from shim.http.operation import BODY_LIMIT_BYTES, Ctx, extra
 from shim.http.streams import need_room
 from shim.http.terminal import PING_S, SEND_S, STOP_S, close_socket
 from shim.lib.errors import HttpRefused, InvalidRequest, RequestError, row_of
-
-CONNECTION_ID = "Acp-Connection-Id"
-"""The header that names a connection, as the protocol's transport wants it."""
 
 log = structlog.get_logger(__name__)
 
@@ -44,11 +42,13 @@ FACE = Face("acp", render)
 async def connect(ctx: Ctx) -> web.StreamResponse:
     """Serve a client of the Agent Client Protocol until it disconnects."""
     if not web.WebSocketResponse().can_prepare(ctx.request):
-        raise InvalidRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
+        if streamable_http.CONNECTION_ID in ctx.request.headers:
+            return await streamable_http.stream(ctx)
+        raise InvalidRequest("This is a WebSocket: connect to it with an upgrade, or POST `initialize` first.", "Headers")
     need_room(ctx.services)
     socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=BODY_LIMIT_BYTES, compress=False, timeout=STOP_S)
     name = secrets.token_hex(8)
-    socket.headers[CONNECTION_ID] = name
+    socket.headers[streamable_http.CONNECTION_ID] = name
     await socket.prepare(ctx.request)
     cut_off = ctx.request[CONNECTION].cut_off
     connection = Connection(ctx, METHODS, cut_off)
@@ -68,6 +68,18 @@ async def connect(ctx: Ctx) -> web.StreamResponse:
             task.cancel()
         await asyncio.wait(work)
     return socket
+
+
+@extra("acp.message", "POST", "/acp", face=FACE)
+async def take_message(ctx: Ctx) -> web.StreamResponse:
+    """Take a message of a client that speaks Streamable HTTP."""
+    return await streamable_http.take_message(ctx)
+
+
+@extra("acp.end", "DELETE", "/acp", face=FACE)
+async def end(ctx: Ctx) -> web.StreamResponse:
+    """End the connection of a client that speaks Streamable HTTP."""
+    return streamable_http.end(ctx)
 
 
 async def _send(socket: web.WebSocketResponse, connection: Connection) -> None:

@@ -87,6 +87,8 @@ def test_every_route_has_the_face_of_its_folder() -> None:
         "v1.get_metrics",
         "server.openapi",
         "acp.connect",
+        "acp.end",
+        "acp.message",
     }  # Prometheus looks for /metrics, clients of 2.x for /openapi.json
 
 

@@ -1,6 +1,6 @@
 """The official Python SDK of the Agent Client Protocol as a client of ours: prints what it saw as one line of JSON.
 
-    python acp_sdk.py stdio|ws|http TARGET DIRECTORY '{"text": ..., "permission": ..., "question": ..., "hang": ..., "model": ...}'
+    python acp_sdk.py stdio|ws|http TARGET DIRECTORY '{"text": ..., "permission": ..., "question": ..., "hang": ..., "model": ..}'
 
 TARGET: the command as JSON, or the URL of `/acp`. Runs alone, with the SDK on PYTHONPATH (tests/e2e/python-packages.txt).
 """
@@ -15,8 +15,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import acp
-from acp.schema import ClientCapabilities, ElicitationCapabilities, ElicitationFormCapabilities, RequestPermissionResponse
 from acp.http import create_http_stream
+from acp.schema import ClientCapabilities, ElicitationCapabilities, ElicitationFormCapabilities, RequestPermissionResponse
 from acp.ws import create_websocket_stream
 
 

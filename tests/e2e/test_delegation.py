@@ -15,6 +15,7 @@ from tests.process.test_serve import run_server
 from .support.bench import CLAUDE, Bench, Watch, bench, open_watch, turn
 from .support.children import wait_for
 from .support.mcp_sdk import CALL_S, over_http, over_stdio
+from .support.tui import tui
 from .support.wire import Json, tools
 
 pytestmark = pytest.mark.e2e
@@ -180,3 +181,24 @@ def test_a_permission_of_the_other_agent_reaches_the_person() -> None:
         parts = tools(watch.wait_for_answer(at))
         assert '"permission"' in "".join(part["state"].get("output", "") for part in parts), parts
         assert "Done!" in parts[-1]["state"]["output"], parts
+
+
+@pytest.mark.timeout(240)
+def test_a_person_answers_for_the_other_agent_in_the_tui() -> None:
+    """The other one's permission stands in the session of the agent that waits, and its session below that."""
+    with bench(CLAUDE, also=("codex",), SHIM_MCP="true") as server:
+        server.models()
+        server.models("codex")
+        watch = open_watch(server)
+        screen = tui(server.place, server.url, session=watch.session)
+        server.later(screen.close)
+        at = watch.prompt("[scene:delegate:codex:ask_bash:touch made.txt] go")
+        for word in ("Tool: opencode-shim_start_session", "# Shell command"):
+            screen.wait(("Permission required", word), 60)
+            screen.key("Enter")
+        watch.wait_for_end(at)
+        assert (server.place.project / "made.txt").exists()
+        screen.wait("Done!", 30)
+        screen.key("C-x")
+        screen.key("Down")
+        screen.wait(("Subagent", "say what you see"), 30)

@@ -113,9 +113,14 @@ def tag_of(operation_id: str) -> str:
     return parts[0]
 
 
+VERSIONS_ABOUT = '"""Type of a durable event -> the version of its payload. All others are live only."""'
+
+
 def operations_module() -> str:
     """Text of `shim/faces/opencode2/_generated/operations.py`, as ruff formats it."""
-    return HEAD.format(version=VERSION) + "\n".join(_rows()) + "\n}\n"
+    durable = (f'    "{row["type"]}": {row["version"]},' for row in load("events.json")["events"] if row["durable"])
+    versions = "\n".join(["", "VERSIONS: dict[str, int] = {", *durable, "}", VERSIONS_ABOUT, ""])
+    return HEAD.format(version=VERSION) + "\n".join(_rows()) + "\n}\n" + versions
 
 
 def _rows() -> Iterator[str]:

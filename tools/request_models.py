@@ -54,6 +54,7 @@ BODIES2 = {
     "CommandBody": "session.command",
     "CompactBody": "session.compact",
     "ConfigUpdateBody": "experimental.config.update",
+    "EnvironmentBody": "session.environment",
     "EntryBody": "experimental.session.instructions.entry.put",
     "FormReplyBody": "session.form.reply",
     "GenerateBody": "session.generate",
@@ -65,10 +66,12 @@ BODIES2 = {
     "PermissionReplyBody": "session.permission.reply",
     "PromptBody": "session.prompt",
     "RpcBody": "rpc.call",
+    "SavedBody": "permission.saved.update",
     "SessionCreateBody": "session.create",
     "SessionUpdateBody": "session.update",
     "ForkBody": "session.fork",
     "ShellBody": "session.shell",
+    "ShellCreateBody": "shell.create",
     "SkillBody": "experimental.session.skill",
     "StageBody": "session.revert.stage",
     "SwitchAgentBody": "session.switchAgent",
@@ -124,6 +127,7 @@ QUERIES2 = {
     "LogQuery": "session.log",
     "ProjectQuery": "worktree.list",
     "SavedQuery": "permission.saved.list",
+    "StatsQuery": "experimental.session.stats",
     "VcsDiffQuery": "vcs.diff",
 }
 """Name of a model -> operation, for queries. `location` and `workspace` are read for all operations in one place."""
@@ -139,6 +143,8 @@ DEFAULTS2 = {
     "InterruptQuery.resume": '"false"',
     "LogQuery.after": "-1",
     "LogQuery.follow": '"false"',
+    "StatsQuery.timezone": '"UTC"',
+    "StatsQuery.tools": '"none"',
 }
 """Field -> its value where a client does not send it."""
 INSTEAD = {
@@ -151,9 +157,12 @@ INSTEAD = {
 """Types that are looser than the document's, as native is, or that an equal class of another name has."""
 INSTEAD2 = {
     "BranchQuery.limit": "Annotated[int, Field(ge=1, le=1000)]",
+    "EnvironmentBody.variables": 'dict[Annotated[str, Field(pattern=r"^[^=\\x00]+$")], str]',
     "FindQuery.limit": "Annotated[int, Field(ge=1, le=200)]",
     "LogQuery.after": "int",
     "PermissionID": "str",
+    **dict.fromkeys(("SavedBody.action", "SavedBody.resource", "ShellCreateBody.command"), "Annotated[str, Field(min_length=1)]"),
+    "ShellCreateBody.timeout": "Annotated[int | float, Field(gt=0)]",
     "PermissionSource": "dict[str, Any]",
     "SessionInfo": "dict[str, Any]",
     "SessionMessageInfo": "dict[str, Any]",

@@ -9,7 +9,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from shim.faces.opencode2.wire_event import VERSIONS, Event
+from shim.faces.opencode2._generated.operations import VERSIONS
+from shim.faces.opencode2.wire_event import Event
 from tests.support.opencode2_views import OpenCode2View
 
 Wire = dict[str, Any]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shim.faces.opencode2 import asks, host, names, read, results, session_info
-from shim.faces.opencode2.wire_event import NO_LOCATION, VERSIONS, Event, ReadOnlyWire
+from shim.faces.opencode2._generated.operations import VERSIONS
+from shim.faces.opencode2.wire_event import NO_LOCATION, Event, ReadOnlyWire
 from universal.lib.jsonvalue import obj
 from universal.permissions import REPLIES
 from universal.session import entries, log

@@ -1,7 +1,6 @@
-"""The event of OpenCode 2, in the form of `v2_0`, and the table of durable types. Pure.
+"""The event of OpenCode 2, in the form of `v2_0`. Pure.
 
-A type with a row in `VERSIONS` is durable: it has a place in its session's log. The row is the version of its payload.
-All other types are live only. Source: `compat_fixtures/opencode2/events.json` (2.1.2).
+A type with a row in `_generated.operations.VERSIONS` is durable: it has a place in its session's log.
 """
 
 from __future__ import annotations
@@ -15,55 +14,6 @@ Wire: TypeAlias = dict[str, Any]
 ReadOnlyWire: TypeAlias = Mapping[str, Any]
 """JSON of any shape, which is only read."""
 FACE = "opencode2"
-
-VERSIONS: dict[str, int] = {
-    "session.created": 1,
-    "session.agent.selected": 1,
-    "session.model.selected": 1,
-    "session.moved": 1,
-    "session.renamed": 1,
-    "session.metadata.updated": 1,
-    "session.permissions": 1,
-    "session.viewed": 1,
-    "session.archived": 1,
-    "session.unarchived": 1,
-    "session.deleted": 2,
-    "session.forked": 2,
-    "session.inbox.enqueued": 1,
-    "session.inbox.delivered": 1,
-    "session.inbox.cancelled": 1,
-    "session.inbox.delivery.changed": 1,
-    "session.execution.started": 1,
-    "session.execution.succeeded": 1,
-    "session.execution.failed": 1,
-    "session.execution.interrupted": 1,
-    "session.instructions.updated": 2,
-    "session.synthetic": 1,
-    "session.skill.activated": 1,
-    "session.shell.started": 1,
-    "session.shell.ended": 1,
-    "session.step.started": 1,
-    "session.step.streamed": 1,
-    "session.step.ended": 1,
-    "session.step.failed": 1,
-    "session.text.started": 1,
-    "session.text.ended": 1,
-    "session.reasoning.started": 1,
-    "session.reasoning.ended": 1,
-    "session.tool.input.started": 1,
-    "session.tool.input.ended": 1,
-    "session.tool.called": 1,
-    "session.tool.success": 2,
-    "session.tool.failed": 2,
-    "session.retry.scheduled": 1,
-    "session.compaction.started": 1,
-    "session.compaction.ended": 1,
-    "session.compaction.failed": 1,
-    "session.revert.staged": 1,
-    "session.revert.cleared": 1,
-    "session.revert.committed": 1,
-    "session.message.content.updated": 1,
-}
 
 NO_LOCATION = frozenset(
     {

@@ -137,6 +137,16 @@ class SavedQuery(BaseModel):
     projectID: str | None = None
 
 
+class StatsQuery(BaseModel):
+    """The query of `experimental.session.stats`."""
+
+    from_: Annotated[int, Field(ge=0)] | None = Field(default=None, alias="from")
+    to: Annotated[int, Field(ge=0)] | None = None
+    project: str | None = None
+    timezone: str = "UTC"
+    tools: Literal["none", "summary", "detail"] = "none"
+
+
 class VcsDiffQuery(BaseModel):
     """The query of `vcs.diff`."""
 
@@ -198,6 +208,12 @@ class ConfigUpdateBody(BaseModel):
     """The body of `experimental.config.update`."""
 
     shell: str | None
+
+
+class EnvironmentBody(BaseModel):
+    """The body of `session.environment`."""
+
+    variables: dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], str]
 
 
 class EntryBody(BaseModel):
@@ -290,6 +306,13 @@ class RpcBody(BaseModel):
     input: Any | None = None
 
 
+class SavedBody(BaseModel):
+    """The body of `permission.saved.update`."""
+
+    action: Annotated[str, Field(min_length=1)] | None = None
+    resource: Annotated[str, Field(min_length=1)] | None = None
+
+
 class SessionCreateBody(BaseModel):
     """The body of `session.create`."""
 
@@ -323,6 +346,15 @@ class ShellBody(BaseModel):
 
     id: MessageID | None = None
     command: str
+
+
+class ShellCreateBody(BaseModel):
+    """The body of `shell.create`."""
+
+    command: Annotated[str, Field(min_length=1)]
+    cwd: str | None = None
+    timeout: Annotated[int | float, Field(gt=0)] | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class SkillBody(BaseModel):

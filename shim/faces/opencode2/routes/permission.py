@@ -6,9 +6,7 @@ Source: recordings `permission_*` of v2-20260717.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-from pydantic import BaseModel, Field
+from typing import TYPE_CHECKING
 
 from shim.faces.opencode2 import read
 from shim.faces.opencode2._generated import requests
@@ -89,15 +87,8 @@ async def _saved_info(ctx: Ctx, grant: Grant) -> types.PermissionSavedInfo:
     }
 
 
-class SavedBody(BaseModel):
-    """The fields to change."""
-
-    action: Annotated[str, Field(min_length=1)] | None = None
-    resource: Annotated[str, Field(min_length=1)] | None = None
-
-
 @operation("permission.saved.update")
-async def change(ctx: Ctx, path: requests.SavedPath, body: SavedBody) -> object:
+async def change(ctx: Ctx, path: requests.SavedPath, body: requests.SavedBody) -> object:
     """Change the action or resource of a grant. An agent that remembers the old grant itself does not learn of it."""
     permission = None if body.action is None else PERMISSIONS.get(body.action, body.action)
     try:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from aiohttp import web
 from pydantic import BaseModel, Field
 
 from shim.faces.opencode2 import host
+from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import extra, operation
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.routes.location_answer import locate_answer
@@ -115,15 +116,6 @@ class ShellPath(BaseModel):
     id: Annotated[str, need_id("sh_")]
 
 
-class Create(BaseModel):
-    """`timeout`: milliseconds until the command is ended; by default none. `cwd`: absolute or relative to the directory."""
-
-    command: Annotated[str, Field(min_length=1)]
-    cwd: str | None = None
-    timeout: Annotated[int | float, Field(gt=0)] | None = None
-    metadata: dict[str, Any] | None = None
-
-
 class TimeoutBody(BaseModel):
     """`timeout`: milliseconds from now until the command is ended; 0 means no limit."""
 
@@ -144,8 +136,8 @@ async def list_shells(ctx: Ctx) -> object:
 
 
 @operation("shell.create")
-async def create_shell(ctx: Ctx, body: Create) -> object:
-    """Run a command with the person's shell."""
+async def create_shell(ctx: Ctx, body: requests.ShellCreateBody) -> object:
+    """Run a command with the person's shell. `timeout`: milliseconds until it is ended; none by default."""
     await require(str(Path(ctx.directory, body.cwd or ".")), ctx.services.settings.roots)
     process = await ctx.services.shells.create(
         ctx.directory, body.command, cwd=body.cwd, timeout_ms=body.timeout, metadata=body.metadata or {}

@@ -8,11 +8,11 @@ import os
 import tempfile
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aiohttp import web
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
@@ -75,18 +75,8 @@ def document() -> bytes:
 # --- statistics ------------------------------------------------------------------------------------------
 
 
-class StatsQuery(BaseModel):
-    """A span of time in epoch milliseconds, by default all. `timezone`: name of the time zone of days."""
-
-    from_: Annotated[int | None, Field(ge=0, alias="from")] = None
-    to: Annotated[int | None, Field(ge=0)] = None
-    project: str | None = None
-    timezone: str = "UTC"
-    tools: Literal["none", "summary", "detail"] = "none"
-
-
 @operation("experimental.session.stats")
-async def stats(ctx: Ctx, query: StatsQuery) -> object:
+async def stats(ctx: Ctx, query: requests.StatsQuery) -> object:
     """Statistics of all sessions. Only sessions that are new or have changed are read, one by one."""
     try:
         zone = await asyncio.to_thread(ZoneInfo, query.timezone)

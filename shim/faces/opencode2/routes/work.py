@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
@@ -25,8 +25,6 @@ from shim.sessions.session.session_state import SessionState
 from universal.session.entries import PendingPrompt
 from universal.session.model import Session
 from universal.session.values import ModelRef, SessionRecord
-
-Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
 
 
 @operation("experimental.session.wait")
@@ -67,14 +65,8 @@ async def background(ctx: Ctx, path: SessionPath) -> None:
         raise InvalidRequest(f"{name} decides by itself what it runs in the background, and cannot be told from outside.")
 
 
-class EnvironmentBody(BaseModel):
-    """All variables. They replace the earlier ones."""
-
-    variables: dict[Variable, str]
-
-
 @operation("session.environment")
-async def environment(ctx: Ctx, path: SessionPath, body: EnvironmentBody) -> None:
+async def environment(ctx: Ctx, path: SessionPath, body: requests.EnvironmentBody) -> None:
     """Set variables for the session's commands and its agent, in addition to the server's. The next prompt restarts the agent."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if any("\0" in value for value in body.variables.values()):

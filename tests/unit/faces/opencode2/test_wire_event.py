@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from shim.faces.opencode2.dialects import DIALECTS
-from shim.faces.opencode2.wire_event import Event
+from shim.faces.opencode2.wire_event import NO_LOCATION, Event
 from tests.support.opencode2_oracle import check_event, check_log_item
 from tests.support.opencode2_story import Story
+from tools.generate_opencode2 import FIXTURES
 
 
 def test_a_durable_event_has_its_place_and_its_directory() -> None:
@@ -45,3 +48,7 @@ def test_a_task_for_a_subagent_is_what_was_asked() -> None:
     story.prompt("", parts=[{"type": "subtask", "prompt": "look around", "description": "d", "agent": "general"}])
     (user,) = story.now.messages.values()
     assert user["text"] == "look around"
+
+
+def test_events_without_a_location_are_of_the_contract() -> None:
+    assert {row["type"] for row in json.loads((FIXTURES / "events.json").read_text())["events"]} >= NO_LOCATION

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shim.faces.opencode2.dialects import DIALECTS, Dialect
-from shim.faces.opencode2.dialects.preview import ZERO, result_of
-from shim.faces.opencode2.rewrite_rules import (
+from shim.faces.opencode2.dialects.preview import (
+    ZERO,
     Alias,
     Answer,
     Ask,
@@ -27,6 +27,7 @@ from shim.faces.opencode2.rewrite_rules import (
     of_each,
     rename_body,
     rename_fields,
+    result_of,
     without_types,
 )
 from shim.faces.opencode2.stream import ENCODERS, DialectEncoder
@@ -268,8 +269,6 @@ ALIASES: tuple[Alias, ...] = (
     Alias("GET", f"{ROUTE}/form/{{formID}}/state", "session.form.get"),
     Alias("POST", f"{ROUTE}/form/{{formID}}/cancel", "session.form.cancel"),
     Alias("POST", f"{ROUTE}/rename", "session.update"),
-    Alias("POST", f"{ROUTE}/revert/clear", "session.revert.clear"),
-    Alias("POST", f"{ROUTE}/wait", "experimental.session.wait"),
     Alias("POST", f"{ROUTE}/skill", "experimental.session.skill"),
     Alias("GET", f"{ROUTE}/instructions/entries", "experimental.session.instructions.entry.list"),
     Alias("PUT", f"{ROUTE}/instructions/entries/{{key}}", "experimental.session.instructions.entry.put"),

@@ -18,7 +18,6 @@ from aiohttp import web
 
 from shim.faces.opencode2.dialects import DIALECTS, PREVIEW, V2_0, Dialect, dialect_of_body
 from shim.faces.opencode2.face import FACE
-from shim.faces.opencode2.rewrite_rules import Alias
 from shim.http.access import READING
 from shim.http.operation import SERVICES, BoundOperation, add_route, arguments, to_response
 from shim.http.operations import OpenCode2Operation, RequestInput
@@ -32,8 +31,6 @@ QUERY = "dialect"
 HEADER = "x-opencode-dialect"
 
 Route: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Rows: TypeAlias = dict[str, tuple[Dialect, Alias]]
-"""Name of a dialect -> the dialect and its alias for one route."""
 
 
 def dialect_of(request: web.Request) -> Dialect:
@@ -67,27 +64,18 @@ def register(app: web.Application, bound: Iterable[BoundOperation]) -> set[tuple
     operations = {operation.id: operation for operation in bound}
     for operation in operations.values():
         add_route(app, operation.operation, _route(operation), operation.face)
-    rows: dict[tuple[str, str], Rows] = {}
-    for dialect in DIALECTS.values():
-        for alias in dialect.aliases:
-            if alias.operation in operations:
-                rows.setdefault((alias.method, alias.path), {})[dialect.name] = (dialect, alias)
-    for (method, path), aliases in rows.items():
-        add_route(app, OpenCode2Operation(method, path, "dialect"), _alias_route(operations, aliases), FACE)
-    return set(rows)
+    aliases = [(alias, dialect) for dialect in DIALECTS.values() for alias in dialect.aliases if alias.operation in operations]
+    for alias, dialect in aliases:
+        row = OpenCode2Operation(alias.method, alias.path, "dialect")
+        add_route(app, row, _route(operations[alias.operation], dialect), FACE)
+    return {(alias.method, alias.path) for alias, _ in aliases}
 
 
-def _route(bound: BoundOperation) -> Route:
+def _route(bound: BoundOperation, dialect: Dialect | None = None) -> Route:
+    """A handler of an operation, in the dialect of each request or in this one alone."""
+
     async def route(request: web.Request) -> web.StreamResponse:
-        return await _answer(request, bound, dialect_of(request))
-
-    return route
-
-
-def _alias_route(operations: dict[str, BoundOperation], rows: Rows) -> Route:
-    async def route(request: web.Request) -> web.StreamResponse:
-        dialect, alias = rows.get(dialect_of(request).name) or next(iter(rows.values()))
-        return await _answer(request, operations[alias.operation], dialect)
+        return await _answer(request, bound, dialect or dialect_of(request))
 
     return route
 

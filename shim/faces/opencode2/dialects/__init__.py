@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shim.faces.opencode2.dialects import preview
+from shim.faces.opencode2.dialects.preview import Alias, Answer, Ask, of_data, of_each
 from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, of_data, of_each
 from shim.faces.opencode2.wire_event import Event, ReadOnlyWire, Wire
 from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import obj

@@ -26,8 +26,7 @@ from shim.agents.sandboxes import bounds, bounds_here
 from shim.agents.start_state import StartState, has_login_sign, start_state, working_tree
 from shim.host.config.setups import Setups
 from shim.host.files.roots import require
-from shim.host.git.snapshot import SnapshotError
-from shim.host.git.trees import Trees
+from shim.host.git.snapshot import SnapshotError, Snapshots
 from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, OutsideRoots
@@ -263,7 +262,7 @@ class SpareAgents:
         config_refresh: Callable[[str], Awaitable[None]],
         config_rules: Callable[[str], DirectoryRules],
         setups: Setups,
-        snapshots: Callable[[str], Trees | None],
+        snapshots: Callable[[str], Snapshots | None],
         is_idle: Callable[[], bool],
         read_free_bytes: Callable[[], int | None] = free_bytes,
     ) -> None:

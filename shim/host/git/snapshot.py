@@ -32,6 +32,7 @@ from shim.lib.disk import private_folder
 from shim.lib.errors import ShimError
 from shim.lib.tasks import retrieve_error
 from shim.processes.command import CommandResult, ProgramMissing
+from universal.lib.diffs import FileDiff, file_diff
 
 # --- files of a snapshot ----------------------------------------------------------------------------------------
 
@@ -570,3 +571,17 @@ def _age_s(path: Path, now_ms: int) -> float:
 
 def _git_message(result: CommandResult) -> str:
     return result.stderr.decode("utf-8", "replace").strip()[-2000:] or f"git ended with {result.code}"
+
+
+# --- differences ------------------------------------------------------------------------------------------------
+
+WHOLE_FILE = 1_000_000
+"""Lines of context in diffs for clients. OpenCode shows whole files."""
+
+
+async def diffs_between(
+    snapshots: Snapshots, directory: str, before: str, after: str, names: Iterable[str], context: int = WHOLE_FILE
+) -> list[FileDiff]:
+    """The diffs of these files between two trees, with this number of lines around each change. Raises ShimError."""
+    changes = await snapshots.diff(directory, before, after, names, context)
+    return [file_diff(c.file, c.patch or "", c.additions, c.deletions, c.status) for c in changes]

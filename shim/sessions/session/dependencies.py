@@ -14,7 +14,7 @@ from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.config.setups import Setups
-from shim.host.git.trees import Trees
+from shim.host.git.snapshot import Snapshots
 from shim.host.terminals.shell_command import Enclose, leave_command
 from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.clock import Clock
@@ -99,7 +99,7 @@ class SessionDeps:
     """Finds the place of a session's calls (`Place`). Awaited before an agent starts."""
     roots: tuple[str, ...] = ()
     """Directories that attached files must lie in; empty: anywhere."""
-    snapshots: Callable[[str], Trees | None] = lambda _directory: None
+    snapshots: Callable[[str], Snapshots | None] = lambda _directory: None
     """Returns the snapshots of a directory, or None if they are switched off (`snapshot: false` in its configuration)."""
     command_files: CommandFiles | None = None
     """Finds agents' commands in files. None: only what agents report counts."""

@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 import structlog
 
-from shim.host.git.snapshot import NoSnapshots
-from shim.host.git.trees import Trees, diffs_of, to_json
+from shim.host.git.snapshot import NoSnapshots, Snapshots, diffs_between
 from shim.lib.errors import ShimError
 from shim.sessions.session.session_state import SessionState, TurnInputs
 from shim.sessions.undo.undo_plan import names_in
@@ -41,12 +40,12 @@ Phase = Literal["start", "step", "end"]
 class StepSnapshots:
     """The snapshots of one session. `trees` returns None if they are switched off, and in tests."""
 
-    def __init__(self, state: SessionState, directory: str, trees: Callable[[str], Trees | None], turn: TurnInputs) -> None:
+    def __init__(self, state: SessionState, directory: str, trees: Callable[[str], Snapshots | None], turn: TurnInputs) -> None:
         self._state = state
         self._turn = turn
         self._directory = directory
         self._trees = trees
-        self._current: Trees | None = None
+        self._current: Snapshots | None = None
         self._has_notified = False
         self._last: asyncio.Task[None] | None = None
         self._deadline = 0.0
@@ -192,12 +191,17 @@ class StepSnapshots:
         if phase == "step":
             return {"tree": tree, "files": files}
         changed = await trees.changed_files(self._directory, snapshots.base, tree)
-        diffs = await diffs_of(trees, self._directory, snapshots.base, tree, changed)
+        diffs = await diffs_between(trees, self._directory, snapshots.base, tree, changed)
         first = snapshots.first or snapshots.base
         touched = sorted({*names_in(self._state.session), *files})
         try:
-            whole = await diffs_of(trees, self._directory, first, tree, touched)
+            whole = await diffs_between(trees, self._directory, first, tree, touched)
         except ShimError as error:  # the first snapshot is so old that it was removed
             log.info("snapshot.first_is_gone", session_id=self._state.id, error=str(error))
             whole = diffs
-        return {"tree": tree, "files": files, "diffs": to_json(diffs), "session_diffs": to_json(whole)}
+        return {
+            "tree": tree,
+            "files": files,
+            "diffs": [diff.to_json() for diff in diffs],
+            "session_diffs": [diff.to_json() for diff in whole],
+        }

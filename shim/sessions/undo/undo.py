@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import structlog
 
-from shim.host.git.trees import Trees, diffs_of, to_json
+from shim.host.git.snapshot import Snapshots, diffs_between
 from shim.lib.errors import InvalidRequest, MessageNotFound, PartNotFound, SessionBusy, ShimError
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.actor import SessionActor
@@ -58,8 +58,10 @@ async def revert(
         now, redo_tree = await _restore(actor, trees, files_before)
         after = await trees.track(actor.directory)
         diff = await trees.patch(actor.directory, redo_tree, after)
-        diffs = await diffs_of(trees, actor.directory, after, redo_tree, sorted(files_before))
-        actor.main.status("revert", revert={**info, "snapshot": redo_tree, "diff": diff}, after=after, diffs=to_json(diffs))
+        diffs = await diffs_between(trees, actor.directory, after, redo_tree, sorted(files_before))
+        actor.main.status(
+            "revert", revert={**info, "snapshot": redo_tree, "diff": diff}, after=after, diffs=[diff.to_json() for diff in diffs]
+        )
         actor.main.notify_changed()
         log.info("session.reverted", session_id=session_id, files=len(files_before), before=now)
     return session.record
@@ -124,7 +126,9 @@ async def _forget_undone(manager: SessionManager, actor: SessionActor) -> None:
         touched = messages or [point.message_id]
         files = has_put_files_back(session)
         actor.undo_notes.add(session, touched, whole=point.part_id is None, files=files, leave_out=rewound)
-        actor.main.status("revert", revert=None, messages=messages, parts=[list(p) for p in parts], diffs=to_json(diffs))
+        actor.main.status(
+            "revert", revert=None, messages=messages, parts=[list(p) for p in parts], diffs=[diff.to_json() for diff in diffs]
+        )
         actor.main.notify_changed()
 
 
@@ -155,7 +159,7 @@ def _need_idle(actor: SessionActor) -> None:
         raise SessionBusy(actor.main.id)
 
 
-async def _restore(actor: SessionActor, trees: Trees, files_before: dict[str, str]) -> tuple[str, str]:
+async def _restore(actor: SessionActor, trees: Snapshots, files_before: dict[str, str]) -> tuple[str, str]:
     """Restore files to their trees, and those of an earlier undo to their state before it.
 
     Out: the tree before this, and the tree that a redo restores. Raises InvalidRequest if it cannot be done.
@@ -181,7 +185,7 @@ async def _restore(actor: SessionActor, trees: Trees, files_before: dict[str, st
     return now, redo_tree
 
 
-async def _say_replaced(actor: SessionActor, trees: Trees, now: str, names: set[str]) -> None:
+async def _say_replaced(actor: SessionActor, trees: Snapshots, now: str, names: set[str]) -> None:
     """Tell the person that edits of restored files were replaced, as in OpenCode, and are not lost."""
     after = actor.main.session.snapshots.restored
     edited = sorted(names.intersection(await trees.changed_files(actor.directory, after, now))) if after else []
@@ -199,7 +203,7 @@ async def _session_diffs(manager: SessionManager, actor: SessionActor, removed: 
     if trees is None or first is None or not names:
         return []
     try:
-        return await diffs_of(trees, actor.directory, first, await trees.track(actor.directory), names)
+        return await diffs_between(trees, actor.directory, first, await trees.track(actor.directory), names)
     except ShimError as error:
         log.warning("snapshot.failed", session_id=actor.main.id, error=str(error))
         return []

@@ -15,7 +15,7 @@ from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import Limit, first_id
 from shim.faces.opencode2.routes.sessions import SessionPath
-from shim.host.git.trees import WHOLE_FILE, Trees, diffs_between
+from shim.host.git.snapshot import WHOLE_FILE, Snapshots, diffs_between
 from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionBusy, ShimError
 from shim.sessions.history.checkpoints import read_entries_ahead
@@ -147,7 +147,7 @@ async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
 # Without snapshots (switched off, or too old) only the changes that the agents' tools reported are known.
 
 
-async def changes(session: Session, trees: Trees | None, first: str | None, last: str | None, context: int) -> list[FileDiff]:
+async def changes(session: Session, trees: Snapshots | None, first: str | None, last: str | None, context: int) -> list[FileDiff]:
     """The changes of the turns from prompt `first` (None: the newest) to `last` (None: the same)."""
     messages, later = turn_messages(session, first, last)
     before = next((tree for m in messages if (tree := _tree(m))), None)

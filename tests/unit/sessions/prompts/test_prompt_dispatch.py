@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from shim.host.git.trees import Trees
+from shim.host.git.snapshot import Snapshots
 from shim.lib.errors import SessionElsewhere, StoreUnavailable
 from shim.sessions.prompts import prompt_dispatch
 from shim.sessions.session import actor
@@ -51,7 +51,7 @@ def files() -> SlowFiles:
 @pytest.fixture
 def w(w: World, files: SlowFiles) -> World:
     """Slow snapshots."""
-    w.manager.deps = replace(w.manager.deps, snapshots=lambda _directory: cast(Trees, files))
+    w.manager.deps = replace(w.manager.deps, snapshots=lambda _directory: cast(Snapshots, files))
     return w
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from shim.agents.spares.agent_room import AgentRoom
-from shim.host.git.trees import Trees
+from shim.host.git.snapshot import Snapshots
 from shim.lib.errors import Conflict, InvalidRequest, NotFound
 from shim.sessions.prompts import prompt_request
 from shim.sessions.prompts.prompt_request import PromptRequest
@@ -305,7 +305,7 @@ class NoFiles:
 
 async def test_a_prompt_that_needs_another_process_is_dispatched_to_it_with_snapshots(w: World) -> None:
     """Then a prompt is handed over by the task that also starts agents."""
-    w.manager.deps = replace(w.manager.deps, snapshots=lambda _directory: cast(Trees, NoFiles()))
+    w.manager.deps = replace(w.manager.deps, snapshots=lambda _directory: cast(Snapshots, NoFiles()))
     session = w.session()
     await ask(w, session)
     first = w.agent
@@ -330,7 +330,7 @@ async def test_work_of_the_agents_own_ends_no_turn_whose_prompt_it_does_not_have
             await gate.wait()
             return "tree"
 
-    w.manager.deps = replace(w.manager.deps, snapshots=lambda _directory: cast(Trees, SlowFiles()))
+    w.manager.deps = replace(w.manager.deps, snapshots=lambda _directory: cast(Snapshots, SlowFiles()))
     session = w.session()
     await ask(w, session)
     w.agent.text("here")

@@ -247,4 +247,4 @@ VERSIONS: dict[str, int] = {
     "session.message.content.updated": 1,
     "worktree.resolved": 1,
 }
-"""Type of a durable event, which has a place in its log -> the version of its payload. All others are live only."""
+"""Type of a durable event -> the version of its payload. All others are live only."""

@@ -139,15 +139,7 @@ class Counters(BaseModel):
     sessions: int
 
 
-@v1(
-    "list_page",
-    "GET",
-    "/inspector/api/sessions",
-    tag="inspector",
-    answer=SessionsResponse,
-    errors=(400,),
-    ours=True,
-)
+@v1("GET", "/inspector/api/sessions", tag="inspector", answer=SessionsResponse, errors=(400,))
 async def list_page(ctx: Ctx, query: SessionsQuery) -> object:
     """A page of the list of sessions, as a person looks for one."""
     face, sessions = universal(ctx), ctx.services.sessions
@@ -192,15 +184,7 @@ def _row(face: Universal, entry: Entry, row: Row) -> bytes:
     return b'{"event":%b,%b' % (encode_entry(face, entry, include_raw=True), rest[1:])
 
 
-@v1(
-    "get_trace",
-    "GET",
-    "/inspector/api/sessions/{session_id}/trace",
-    tag="inspector",
-    answer=TraceResponse,
-    errors=(400, 404),
-    ours=True,
-)
+@v1("GET", "/inspector/api/sessions/{session_id}/trace", tag="inspector", answer=TraceResponse, errors=(400, 404))
 async def get_trace(ctx: Ctx, path: SessionPath, query: TraceQuery) -> object:
     """Rows after a sequence, oldest first."""
     face = universal(ctx)
@@ -209,15 +193,7 @@ async def get_trace(ctx: Ctx, path: SessionPath, query: TraceQuery) -> object:
     return page(b"rows", (_row(face, entry, row) for entry, row in rows), more=more)
 
 
-@v1(
-    "get_trace_sse",
-    "GET",
-    "/inspector/api/sessions/{session_id}/trace/sse",
-    tag="inspector",
-    form="events",
-    errors=(400, 404),
-    ours=True,
-)
+@v1("GET", "/inspector/api/sessions/{session_id}/trace/sse", tag="inspector", form="events", errors=(400, 404))
 async def get_trace_sse(ctx: Ctx, path: SessionPath, query: LiveQuery) -> object:
     """Rows after a sequence, then live: each event's `data` is a TraceRow, its `id` the sequence."""
     face = universal(ctx)
@@ -235,21 +211,13 @@ async def get_trace_sse(ctx: Ctx, path: SessionPath, query: LiveQuery) -> object
     return await stream(ctx.request, follower, encode)
 
 
-@v1(
-    "abort_session",
-    "POST",
-    "/v1/x-sessions/{session_id}/abort",
-    tag="sessions",
-    form="none",
-    errors=(404,),
-    ours=True,
-)
+@v1("POST", "/v1/x-sessions/{session_id}/abort", tag="sessions", form="none", errors=(404,))
 async def abort_session(ctx: Ctx, path: SessionPath) -> None:
     """Stops the running turn, if there is one; the session goes on."""
     await ctx.services.sessions.abort(await universal(ctx).sessions.id_of(path.session_id))
 
 
-@v1("get_counters", "GET", "/inspector/api/counters", tag="inspector", answer=Counters, ours=True)
+@v1("GET", "/inspector/api/counters", tag="inspector", answer=Counters)
 async def get_counters(ctx: Ctx) -> object:
     """What the server counts."""
     services, telemetry = ctx.services, ctx.services.telemetry
@@ -278,15 +246,7 @@ async def get_counters(ctx: Ctx) -> object:
     )
 
 
-@v1(
-    "export_session",
-    "GET",
-    "/inspector/api/sessions/{session_id}/export",
-    tag="inspector",
-    form="bytes",
-    errors=(404,),
-    ours=True,
-)
+@v1("GET", "/inspector/api/sessions/{session_id}/export", tag="inspector", form="bytes", errors=(404,))
 async def export_session(ctx: Ctx, path: SessionPath) -> object:
     """The session as a zip archive of its native, universal and OpenCode events, without paths and secrets: for bug reports."""
     face, services = universal(ctx), ctx.services

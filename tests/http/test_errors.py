@@ -422,7 +422,7 @@ async def raise_on_opencode2(ctx: Ctx, path: NamePath, body: SmallBody) -> objec
     raise RAISED[path.name]()
 
 
-@v1("raise", "POST", "/v1/raise/{name}", tag="test", form="none")
+@v1("POST", "/v1/raise/{name}", tag="test", form="none")
 async def raise_on_v1(ctx: Ctx, path: NamePath, body: SmallBody) -> object:
     raise RAISED[path.name]()
 

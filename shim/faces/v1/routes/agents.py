@@ -30,7 +30,8 @@ from shim.faces.v1.models import (
 )
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import Ctx
-from shim.sessions.transfer.conversations import open_stored, stored_sessions
+from shim.sessions.transfer.conversations import open_stored as open_conversation
+from shim.sessions.transfer.conversations import stored_sessions
 from universal.agent_spec import AgentRules, modes_of
 
 
@@ -125,14 +126,14 @@ def _rules(ctx: Ctx, rules: AgentRules) -> RulesInfo:
     )
 
 
-@v1("list_agents", "GET", "/v1/agents", tag="agents", answer=AgentListResponse)
+@v1("GET", "/v1/agents", tag="agents", answer=AgentListResponse)
 async def list_agents(ctx: Ctx) -> object:
     """All supported agents, installed or not, with their capabilities."""
     agents = ctx.services.agents.list_agents()
     return AgentListResponse(agents=await asyncio.to_thread(lambda: [_info(ctx, agent) for agent in agents]))
 
 
-@v1("get_agent_models", "GET", "/v1/agents/{agent}/models", tag="agents", answer=AgentModelsResponse, errors=(404,))
+@v1("GET", "/v1/agents/{agent}/models", tag="agents", answer=AgentModelsResponse, errors=(404,))
 async def get_agent_models(ctx: Ctx, path: AgentPath) -> object:
     """The models that an agent offers. The first call on a machine waits until the agent has listed them."""
     _agent(ctx, path.agent)
@@ -142,7 +143,7 @@ async def get_agent_models(ctx: Ctx, path: AgentPath) -> object:
     return AgentModelsResponse(models=models, defaultModel=catalogue.default_model)
 
 
-@v1("get_agent_modes", "GET", "/v1/agents/{agent}/modes", tag="agents", answer=AgentModesResponse, errors=(404,))
+@v1("GET", "/v1/agents/{agent}/modes", tag="agents", answer=AgentModesResponse, errors=(404,))
 async def get_agent_modes(ctx: Ctx, path: AgentPath) -> object:
     """The modes of an agent, for `agentMode` of a session."""
     _agent(ctx, path.agent)
@@ -152,7 +153,7 @@ async def get_agent_modes(ctx: Ctx, path: AgentPath) -> object:
     return AgentModesResponse(modes=[AgentModeInfo(id=m.id, name=m.id, description=m.description) for m in modes])
 
 
-@v1("get_agent_usage", "GET", "/v1/agents/{agent}/x-usage", tag="agents", answer=AgentUsage, errors=(404,), ours=True)
+@v1("GET", "/v1/agents/{agent}/x-usage", tag="agents", answer=AgentUsage, errors=(404,))
 async def get_agent_usage(ctx: Ctx, path: AgentPath) -> object:
     """How far the limits of the person's plan are used, as the agent's sessions have told last."""
     _agent(ctx, path.agent)
@@ -176,7 +177,7 @@ class StoredPath(BaseModel):
     id: str
 
 
-@v1("list_stored", "GET", "/v1/agents/{agent}/x-sessions", tag="agents", answer=StoredSessionList, errors=(404,), ours=True)
+@v1("GET", "/v1/agents/{agent}/x-sessions", tag="agents", answer=StoredSessionList, errors=(404,))
 async def list_stored(ctx: Ctx, path: AgentPath, query: StoredQuery) -> object:
     """The conversations that an agent's own program has stored of this directory."""
     agent = _agent(ctx, path.agent)
@@ -196,23 +197,15 @@ async def list_stored(ctx: Ctx, path: AgentPath, query: StoredQuery) -> object:
     return StoredSessionList(sessions=rows)
 
 
-@v1(
-    "open_stored",
-    "POST",
-    "/v1/agents/{agent}/x-sessions/{id}",
-    tag="agents",
-    answer=OpenedSession,
-    errors=(400, 404),
-    ours=True,
-)
-async def open_stored_session(ctx: Ctx, path: StoredPath) -> object:
+@v1("POST", "/v1/agents/{agent}/x-sessions/{id}", tag="agents", answer=OpenedSession, errors=(400, 404))
+async def open_stored(ctx: Ctx, path: StoredPath) -> object:
     """Make a session of a conversation of the agent's own program, with its history. A prompt goes on in it."""
     agent, project = _agent(ctx, path.agent), await ctx.services.projects.identity(ctx.directory)
-    record = await open_stored(ctx.services.sessions, agent, path.id, project, ctx.directory)
+    record = await open_conversation(ctx.services.sessions, agent, path.id, project, ctx.directory)
     return OpenedSession(sessionId=record.id, title=record.title)
 
 
-@v1("install_agent", "POST", "/v1/agents/{agent}/install", tag="agents", form="none", errors=(400, 404, 500))
+@v1("POST", "/v1/agents/{agent}/install", tag="agents", form="none", errors=(400, 404, 500))
 async def install_agent(ctx: Ctx, path: AgentPath, body: AgentInstallRequest | None) -> None:
     """Install an agent with npm; 204 when it is installed. `GET /v1/x-agents/{agent}/install` shows the progress."""
     agent = _agent(ctx, path.agent)
@@ -226,15 +219,7 @@ async def install_agent(ctx: Ctx, path: AgentPath, body: AgentInstallRequest | N
         raise AgentInstallFailed(path.agent, str(error)) from error
 
 
-@v1(
-    "get_agent_install",
-    "GET",
-    "/v1/x-agents/{agent}/install",
-    tag="agents",
-    answer=InstallState,
-    errors=(404,),
-    ours=True,
-)
+@v1("GET", "/v1/x-agents/{agent}/install", tag="agents", answer=InstallState, errors=(404,))
 async def get_agent_install(ctx: Ctx, path: AgentPath) -> object:
     """The state of the running or last installation of an agent."""
     _agent(ctx, path.agent)

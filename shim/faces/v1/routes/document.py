@@ -87,7 +87,7 @@ def _operation(endpoint: Endpoint, handler: Handler, bound: BoundOperation, sche
     elif bound.body is not None:
         body_schema = _schema_of(bound.body, schemas, mode="validation")
         out["requestBody"] = {"required": not bound.body_optional, "content": {"application/json": {"schema": body_schema}}}
-    if endpoint.ours:
+    if endpoint.is_ours:
         out["x-extension"] = True
     return out
 

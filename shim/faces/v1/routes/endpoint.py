@@ -24,7 +24,7 @@ _MARK = "__v1__"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An operation. `form`: the kind of its answer; `takes_bytes`: its body is not JSON; `ours`: an addition to the document."""
+    """An operation. `form`: the kind of its answer; `takes_bytes`: its body is not JSON."""
 
     id: str
     method: str
@@ -35,11 +35,14 @@ class Endpoint:
     status: int
     errors: tuple[int, ...]
     takes_bytes: bool
-    ours: bool
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the document has it beside the contract."""
+        return not self.path.startswith("/v1/") or "/x-" in self.path or self.path == "/v1/openapi.json"
 
 
 def v1(
-    id_: str,
     method: str,
     path: str,
     *,
@@ -48,15 +51,14 @@ def v1(
     form: Form = "json",
     errors: tuple[int, ...] = (),
     takes_bytes: bool = False,
-    ours: bool = False,
 ) -> Callable[[HandlerT], HandlerT]:
-    """Mark a handler of an operation. Its name in the table of routes is `v1.ID`."""
+    """Mark a handler of an operation, whose id is the handler's name. Its name in the table of routes is `v1.ID`."""
     status = 204 if form == "none" else 200
-    endpoint = Endpoint(id_, method, path, tag, answer, form, status, errors, takes_bytes, ours)
 
     def mark(handler: HandlerT) -> HandlerT:
-        setattr(handler, _MARK, endpoint)
-        return extra(f"v1.{id_}", method, path, streams=form == "events" and method == "GET", face=FACE)(handler)
+        name = handler.__name__
+        setattr(handler, _MARK, Endpoint(name, method, path, tag, answer, form, status, errors, takes_bytes))
+        return extra(f"v1.{name}", method, path, streams=form == "events" and method == "GET", face=FACE)(handler)
 
     return mark
 

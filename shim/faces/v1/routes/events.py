@@ -56,7 +56,7 @@ def encode_entry(face: Universal, entry: Entry, *, include_raw: bool) -> bytes:
     return wire_json.exact(out)
 
 
-@v1("get_events", "GET", "/v1/sessions/{session_id}/events", tag="sessions", answer="EventsResponse", errors=(400, 404))
+@v1("GET", "/v1/sessions/{session_id}/events", tag="sessions", answer="EventsResponse", errors=(400, 404))
 async def get_events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> object:
     """A page of at most `limit` events after `offset`, oldest first. `hasMore`: later events exist."""
     face = universal(ctx)
@@ -67,7 +67,7 @@ async def get_events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> object:
     return page(b"events", rows, more=len(events) > limit)
 
 
-@v1("get_events_sse", "GET", "/v1/sessions/{session_id}/events/sse", tag="sessions", form="events", errors=(400, 404))
+@v1("GET", "/v1/sessions/{session_id}/events/sse", tag="sessions", form="events", errors=(400, 404))
 async def get_events_sse(ctx: Ctx, path: SessionPath, query: SseQuery) -> object:
     """Stream past events after `offset` (or `Last-Event-ID`), then live ones, without gap or duplicate. `id:` is the sequence."""
     face = universal(ctx)

@@ -60,20 +60,20 @@ def _stat(entry: FileEntry) -> FsStat:
     return FsStat(path=entry.path, entryType=entry.kind, size=entry.size, modified=entry.modified)
 
 
-@v1("fs_entries", "GET", "/v1/fs/entries", tag="fs", answer=list[FsEntry], errors=(400, 404))
+@v1("GET", "/v1/fs/entries", tag="fs", answer=list[FsEntry], errors=(400, 404))
 async def fs_entries(ctx: Ctx, query: FolderQuery) -> object:
     """List a folder's entries, folders first."""
     listing = await asyncio.to_thread(file_actions.entries, await _place(ctx, query.session_id), query.path or ".")
     return [FsEntry(name=f.name, path=f.path, entryType=f.kind, size=f.size, modified=f.modified) for f in listing]
 
 
-@v1("fs_stat", "GET", "/v1/fs/stat", tag="fs", answer=FsStat, errors=(400, 404))
+@v1("GET", "/v1/fs/stat", tag="fs", answer=FsStat, errors=(400, 404))
 async def fs_stat(ctx: Ctx, query: PathQuery) -> object:
     """Type, size and time of a file or folder."""
     return _stat(await asyncio.to_thread(file_actions.look, await _place(ctx, query.session_id), query.path))
 
 
-@v1("fs_read_file", "GET", "/v1/fs/file", tag="fs", form="bytes", errors=(400, 404, 413))
+@v1("GET", "/v1/fs/file", tag="fs", form="bytes", errors=(400, 404, 413))
 async def fs_read_file(ctx: Ctx, query: PathQuery) -> object:
     """Read a file's bytes."""
     data = await asyncio.to_thread(file_actions.read, await _place(ctx, query.session_id), query.path)
@@ -84,7 +84,7 @@ async def fs_read_file(ctx: Ctx, query: PathQuery) -> object:
     )
 
 
-@v1("fs_write_file", "PUT", "/v1/fs/file", tag="fs", answer=FsWriteResponse, errors=(400, 404, 413), takes_bytes=True)
+@v1("PUT", "/v1/fs/file", tag="fs", answer=FsWriteResponse, errors=(400, 404, 413), takes_bytes=True)
 async def fs_write_file(ctx: Ctx, query: PathQuery) -> object:
     """Write the body's bytes to a file. Missing folders are created."""
     data = await ctx.request.read()
@@ -92,7 +92,7 @@ async def fs_write_file(ctx: Ctx, query: PathQuery) -> object:
     return FsWriteResponse(path=str(where), bytesWritten=len(data))
 
 
-@v1("fs_delete_entry", "DELETE", "/v1/fs/entry", tag="fs", answer=FsActionResponse, errors=(400, 404))
+@v1("DELETE", "/v1/fs/entry", tag="fs", answer=FsActionResponse, errors=(400, 404))
 async def fs_delete_entry(ctx: Ctx, query: DeleteQuery) -> object:
     """Delete a file or folder. Of a link, the link itself is deleted and not its target."""
     place = await _place(ctx, query.session_id)
@@ -100,14 +100,14 @@ async def fs_delete_entry(ctx: Ctx, query: DeleteQuery) -> object:
     return FsActionResponse(path=str(where))
 
 
-@v1("fs_mkdir", "POST", "/v1/fs/mkdir", tag="fs", answer=FsActionResponse, errors=(400, 409))
+@v1("POST", "/v1/fs/mkdir", tag="fs", answer=FsActionResponse, errors=(400, 409))
 async def fs_mkdir(ctx: Ctx, query: PathQuery) -> object:
     """Create a folder and its missing parents."""
     where = await asyncio.to_thread(file_actions.make_folder, await _place(ctx, query.session_id), query.path)
     return FsActionResponse(path=str(where))
 
 
-@v1("fs_move", "POST", "/v1/fs/move", tag="fs", answer=FsMoveResponse, errors=(400, 404, 409))
+@v1("POST", "/v1/fs/move", tag="fs", answer=FsMoveResponse, errors=(400, 404, 409))
 async def fs_move(ctx: Ctx, query: SessionQuery, body: FsMoveRequest) -> object:
     """Move or rename a file or folder."""
     place = await _place(ctx, query.session_id)
@@ -115,15 +115,7 @@ async def fs_move(ctx: Ctx, query: SessionQuery, body: FsMoveRequest) -> object:
     return FsMoveResponse(from_=str(start), to=str(end))
 
 
-@v1(
-    "fs_upload_batch",
-    "POST",
-    "/v1/fs/upload-batch",
-    tag="fs",
-    answer=FsUploadBatchResponse,
-    errors=(400, 413),
-    takes_bytes=True,
-)
+@v1("POST", "/v1/fs/upload-batch", tag="fs", answer=FsUploadBatchResponse, errors=(400, 413), takes_bytes=True)
 async def fs_upload_batch(ctx: Ctx, query: FolderQuery) -> object:
     """Unpack a tar archive (plain, gzip, bzip2, xz) below a folder."""
     data = await ctx.request.read()

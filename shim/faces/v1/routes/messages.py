@@ -32,20 +32,13 @@ class StreamQuery(BaseModel):
     include_raw: bool = False
 
 
-@v1("post_message", "POST", "/v1/sessions/{session_id}/messages", tag="sessions", form="none", errors=(400, 404, 409))
+@v1("POST", "/v1/sessions/{session_id}/messages", tag="sessions", form="none", errors=(400, 404, 409))
 async def post_message(ctx: Ctx, path: SessionPath, body: MessageRequest) -> None:
     """Send a message; 204 when it is stored. Its turn begins at once, or after the turns of earlier messages."""
     await _submit(ctx, await universal(ctx).sessions.id_of(path.session_id), body)
 
 
-@v1(
-    "post_message_stream",
-    "POST",
-    "/v1/sessions/{session_id}/messages/stream",
-    tag="sessions",
-    form="events",
-    errors=(400, 404, 409),
-)
+@v1("POST", "/v1/sessions/{session_id}/messages/stream", tag="sessions", form="events", errors=(400, 404, 409))
 async def post_message_stream(ctx: Ctx, path: SessionPath, query: StreamQuery, body: MessageRequest) -> object:
     """Send a message, and stream the events from it to the end of its turn, through permissions and questions."""
     face = universal(ctx)
@@ -104,14 +97,7 @@ class PermissionPath(SessionPath):
     permission_id: str
 
 
-@v1(
-    "reply_permission",
-    "POST",
-    "/v1/sessions/{session_id}/permissions/{permission_id}/reply",
-    tag="sessions",
-    form="none",
-    errors=(400, 404),
-)
+@v1("POST", "/v1/sessions/{session_id}/permissions/{permission_id}/reply", tag="sessions", form="none", errors=(400, 404))
 async def reply_permission(ctx: Ctx, path: PermissionPath, body: PermissionReplyRequest) -> object:
     """Answer a permission: `once`, `always` (for the project, until the server ends) or `reject`, which may have a reason."""
     session_id = await _need_request(ctx, path.session_id, "permissions", path.permission_id)
@@ -125,14 +111,7 @@ class QuestionPath(SessionPath):
     question_id: str
 
 
-@v1(
-    "reply_question",
-    "POST",
-    "/v1/sessions/{session_id}/questions/{question_id}/reply",
-    tag="sessions",
-    form="none",
-    errors=(400, 404),
-)
+@v1("POST", "/v1/sessions/{session_id}/questions/{question_id}/reply", tag="sessions", form="none", errors=(400, 404))
 async def reply_question(ctx: Ctx, path: QuestionPath, body: QuestionReplyRequest) -> object:
     """Answer all questions of a request, with labels or typed texts."""
     session_id = await _need_request(ctx, path.session_id, "questions", path.question_id)
@@ -140,14 +119,7 @@ async def reply_question(ctx: Ctx, path: QuestionPath, body: QuestionReplyReques
     return await _answer(ctx, session_id)
 
 
-@v1(
-    "reject_question",
-    "POST",
-    "/v1/sessions/{session_id}/questions/{question_id}/reject",
-    tag="sessions",
-    form="none",
-    errors=(404,),
-)
+@v1("POST", "/v1/sessions/{session_id}/questions/{question_id}/reject", tag="sessions", form="none", errors=(404,))
 async def reject_question(ctx: Ctx, path: QuestionPath) -> object:
     """Refuse to answer a question. The agent is told."""
     session_id = await _need_request(ctx, path.session_id, "questions", path.question_id)

@@ -19,20 +19,20 @@ from shim.lib.bounded_output import dropped_lines
 VERSION = version("opencode-shim")
 
 
-@v1("get_health", "GET", "/v1/health", tag="meta", answer=HealthResponse)
+@v1("GET", "/v1/health", tag="meta", answer=HealthResponse)
 async def get_health(ctx: Ctx) -> object:
     """The server is healthy."""
     return HealthResponse(status="ok", version=VERSION)
 
 
-@v1("get_openapi", "GET", "/v1/openapi.json", tag="meta", answer=dict[str, object], ours=True)
+@v1("GET", "/v1/openapi.json", tag="meta", answer=dict[str, object])
 async def get_openapi(ctx: Ctx) -> object:
     """This document. It is generated from the handlers by `tools/universal.py`."""
     body = await asyncio.to_thread(resources.files("shim.faces.v1").joinpath("openapi.json").read_bytes)
     return web.Response(body=body, content_type="application/json")
 
 
-@v1("list_unserved", "GET", "/v1/x-unserved", tag="meta", answer=UnservedList, ours=True)
+@v1("GET", "/v1/x-unserved", tag="meta", answer=UnservedList)
 async def list_unserved(ctx: Ctx) -> object:
     """What clients have asked of this server, since its start, that it does not have."""
     keys = UnservedRequest.model_fields
@@ -43,7 +43,7 @@ async def list_unserved(ctx: Ctx) -> object:
 # --- servers of a cluster --------------------------------------------------------------------------------
 
 
-@v1("list_nodes", "GET", "/v1/x-nodes", tag="nodes", answer=NodeListResponse, ours=True)
+@v1("GET", "/v1/x-nodes", tag="nodes", answer=NodeListResponse)
 async def list_nodes(ctx: Ctx) -> object:
     """The servers of the cluster that live, this one first. A server without a cluster answers an empty list."""
     return universal(ctx).nodes.overview()
@@ -57,7 +57,7 @@ def tasks() -> dict[str, int]:
     return dict(sorted(Counter(re.split(r"\W", task.get_name(), maxsplit=1)[0] for task in asyncio.all_tasks()).items()))
 
 
-@v1("get_metrics", "GET", "/metrics", tag="meta", form="text", ours=True)
+@v1("GET", "/metrics", tag="meta", form="text")
 async def get_metrics(ctx: Ctx) -> object:
     """Counts, durations and gauges of the server, for Prometheus."""
     from shim.faces.v1.prometheus import CONTENT_TYPE, Gauges, render  # late: it takes long

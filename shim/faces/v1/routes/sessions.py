@@ -32,21 +32,14 @@ REFUSED_FIELDS = {
 """Fields of the document that this server refuses, and what to do instead."""
 
 
-@v1("list_sessions", "GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
+@v1("GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
 async def list_sessions(ctx: Ctx) -> object:
     """All sessions, the last changed first."""
     visible = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
     return SessionListResponse(sessions=[session_info(ctx, record) for record in visible])
 
 
-@v1(
-    "create_session",
-    "POST",
-    "/v1/sessions/{session_id}",
-    tag="sessions",
-    answer=CreateSessionResponse,
-    errors=(400, 409),
-)
+@v1("POST", "/v1/sessions/{session_id}", tag="sessions", answer=CreateSessionResponse, errors=(400, 409))
 async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest) -> object:
     """Create a session under an id that the client chooses. Its agent starts with the first message."""
     face = universal(ctx)
@@ -73,7 +66,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
     return CreateSessionResponse(healthy=True, openCodeSessionId=session_id)
 
 
-@v1("terminate_session", "POST", "/v1/sessions/{session_id}/terminate", tag="sessions", form="none", errors=(400, 404))
+@v1("POST", "/v1/sessions/{session_id}/terminate", tag="sessions", form="none", errors=(400, 404))
 async def terminate_session(ctx: Ctx, path: SessionPath) -> None:
     """Stop a session's agent for good: `session.ended` has `terminated_by: daemon`. The session can still be read."""
     session_id = await universal(ctx).sessions.id_of(path.session_id)

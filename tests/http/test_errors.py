@@ -211,7 +211,7 @@ OPENCODE2 = (
     Case("POST", "/api/session/{ses}/prompt", {"text": "x", "id": "x"}),
     Case("POST", "/api/session/{ses}/prompt", {"text": "x", "skills": [{"id": "none"}]}),
     Case("POST", "/api/session/{ses}/prompt", {"text": "x", "files": [{"uri": "file:///none"}]}),
-    Case("POST", "/api/session/{ses}/skill", {"id": "none"}),
+    Case("POST", "/api/experimental/session/{ses}/skill", {"id": "none"}),
     Case("POST", "/experimental/session/{ses}/skill", {"id": "none"}),
     Case("POST", "/api/session/{ses}/command", {"name": "none", "text": ""}),
     Case("POST", "/api/session/{new}/compact", {}),
@@ -261,7 +261,7 @@ OPENCODE2 = (
     Case("POST", "/api/worktree", {"projectID": "global", "directory": "{dir}/x"}),
     Case("DELETE", "/api/worktree", {"projectID": "global", "directory": "/none", "force": False}),
     Case("POST", "/api/worktree/refresh", {"projectID": "global"}),
-    Case("POST", "/api/generate", {"prompt": "x", "model": {"providerID": "none", "id": "x"}}),
+    Case("POST", "/api/experimental/generate", {"prompt": "x", "model": {"providerID": "none", "id": "x"}}),
     Case("POST", "/api/session/{ses}/move", {"directory": "/none"}),
     Case("POST", "/api/mcp", {}),
 )

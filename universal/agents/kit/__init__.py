@@ -12,89 +12,51 @@ opencode ServerCodec, ServerAsks: what OpenCode 1 and OpenCode 2 share (imported
 ends     Sign, Watch: signs of a turn's end, and whether an agent that can be asked still works
 """
 
-from universal.agents.kit.asks import PLAN_QUESTION, Answers, Ask, OpenAsks, form_content, form_questions, plan_question
-from universal.agents.kit.codec import (
-    HANDSHAKE,
-    HANDSHAKE_S,
-    BaseCodec,
-    Handlers,
-    LineCodec,
-    await_handshake,
-    end_handshake,
-    handshake_failed,
-    write,
-)
-from universal.agents.kit.context import Context, add_usage, error_data, error_fact, is_context_full
-from universal.agents.kit.ends import ASK_S, END, END_S, Sign, Watch
-from universal.agents.kit.http import HttpCodec, WatchedCodec
-from universal.agents.kit.items import (
-    ABANDONED,
-    INTERRUPTED,
-    Call,
-    DeltaKind,
-    Items,
-    Part,
-    PartKind,
-    call_item,
-    contents,
-    dumps,
-    end_status,
-    message_item,
-    note_refusal,
-    output_part,
-    result_item,
-    title_of,
-)
-from universal.agents.kit.prompts import attachment_text, attachment_url, reminder
-from universal.agents.kit.speech import Speech
-
-__all__ = [
-    "ABANDONED",
-    "ASK_S",
-    "END",
-    "END_S",
-    "HANDSHAKE",
-    "HANDSHAKE_S",
-    "INTERRUPTED",
-    "PLAN_QUESTION",
-    "Answers",
-    "Ask",
-    "BaseCodec",
-    "Call",
-    "Context",
-    "DeltaKind",
-    "Handlers",
-    "HttpCodec",
-    "Items",
-    "LineCodec",
-    "OpenAsks",
-    "Part",
-    "PartKind",
-    "Sign",
-    "Speech",
-    "Watch",
-    "WatchedCodec",
-    "add_usage",
-    "attachment_text",
-    "attachment_url",
-    "await_handshake",
-    "call_item",
-    "contents",
-    "dumps",
-    "end_handshake",
-    "end_status",
-    "error_data",
-    "error_fact",
-    "form_content",
-    "form_questions",
-    "handshake_failed",
-    "is_context_full",
-    "message_item",
-    "note_refusal",
-    "output_part",
-    "plan_question",
-    "reminder",
-    "result_item",
-    "title_of",
-    "write",
-]
+from universal.agents.kit.asks import PLAN_QUESTION as PLAN_QUESTION
+from universal.agents.kit.asks import Answers as Answers
+from universal.agents.kit.asks import Ask as Ask
+from universal.agents.kit.asks import OpenAsks as OpenAsks
+from universal.agents.kit.asks import form_content as form_content
+from universal.agents.kit.asks import form_questions as form_questions
+from universal.agents.kit.asks import plan_question as plan_question
+from universal.agents.kit.codec import HANDSHAKE as HANDSHAKE
+from universal.agents.kit.codec import HANDSHAKE_S as HANDSHAKE_S
+from universal.agents.kit.codec import BaseCodec as BaseCodec
+from universal.agents.kit.codec import Handlers as Handlers
+from universal.agents.kit.codec import LineCodec as LineCodec
+from universal.agents.kit.codec import await_handshake as await_handshake
+from universal.agents.kit.codec import end_handshake as end_handshake
+from universal.agents.kit.codec import handshake_failed as handshake_failed
+from universal.agents.kit.codec import write as write
+from universal.agents.kit.context import Context as Context
+from universal.agents.kit.context import add_usage as add_usage
+from universal.agents.kit.context import error_data as error_data
+from universal.agents.kit.context import error_fact as error_fact
+from universal.agents.kit.context import is_context_full as is_context_full
+from universal.agents.kit.ends import ASK_S as ASK_S
+from universal.agents.kit.ends import END as END
+from universal.agents.kit.ends import END_S as END_S
+from universal.agents.kit.ends import Sign as Sign
+from universal.agents.kit.ends import Watch as Watch
+from universal.agents.kit.http import HttpCodec as HttpCodec
+from universal.agents.kit.http import WatchedCodec as WatchedCodec
+from universal.agents.kit.items import ABANDONED as ABANDONED
+from universal.agents.kit.items import INTERRUPTED as INTERRUPTED
+from universal.agents.kit.items import Call as Call
+from universal.agents.kit.items import DeltaKind as DeltaKind
+from universal.agents.kit.items import Items as Items
+from universal.agents.kit.items import Part as Part
+from universal.agents.kit.items import PartKind as PartKind
+from universal.agents.kit.items import call_item as call_item
+from universal.agents.kit.items import contents as contents
+from universal.agents.kit.items import dumps as dumps
+from universal.agents.kit.items import end_status as end_status
+from universal.agents.kit.items import message_item as message_item
+from universal.agents.kit.items import note_refusal as note_refusal
+from universal.agents.kit.items import output_part as output_part
+from universal.agents.kit.items import result_item as result_item
+from universal.agents.kit.items import title_of as title_of
+from universal.agents.kit.prompts import attachment_text as attachment_text
+from universal.agents.kit.prompts import attachment_url as attachment_url
+from universal.agents.kit.prompts import reminder as reminder
+from universal.agents.kit.speech import Speech as Speech

@@ -8,6 +8,7 @@ patterns, always, metadata} is the request itself, for our faces.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -231,6 +232,20 @@ class ServerSession(Generic[ThreadT, CourseT]):
     course: CourseT
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A request that prepares a session for a prompt. `path` is below the session.
+
+    If not `is_needed`, the prompt continues after a refusal.
+    """
+
+    purpose: str
+    method: str
+    path: str
+    body: Json
+    is_needed: bool = True
+
+
 class ServerCodec(WatchedCodec[ContextT], Generic[ContextT, ThreadT, CourseT]):
     """A codec of an OpenCode server: the conversation, the sessions of its subagents, and what they ask."""
 
@@ -249,6 +264,8 @@ class ServerCodec(WatchedCodec[ContextT], Generic[ContextT, ThreadT, CourseT]):
         self._offers: dict[str, Json] = {}
         self._prompt: Prompt | None = None
         """The prompt that waits for its session."""
+        self._steps: deque[Step] = deque()
+        """What is left to request for the prompt. The first has been requested."""
         self._anchor = ""
         """The message after which the conversation is cut, before the first prompt."""
         self._last_event = ""
@@ -272,6 +289,41 @@ class ServerCodec(WatchedCodec[ContextT], Generic[ContextT, ThreadT, CourseT]):
 
     def _path(self, rest: str = "") -> str:
         return f"{self.SESSIONS_PATH}/{quote(self.native_session_id or '')}{rest}"
+
+    # --- the requests of a prompt -----------------------------------------------------------------------
+
+    def _next_step(self) -> Iterator[Output]:
+        """Make the next request of the prompt, the prompt itself at the end. An interrupt before it keeps it back."""
+        if self._main.course.stopping:
+            self._drop_prompt()
+            yield Signal(Input.FAILED, error=ABORTED, aborted=True)
+        elif self._steps:
+            step = self._steps[0]
+            yield self._request(step.purpose, step.method, self._step_path(step), step.body)
+        elif self._prompt is not None:
+            prompt, self._prompt = self._prompt, None
+            yield from self._on_ready(prompt)
+
+    def _step_path(self, step: Step) -> str:
+        return self.SESSIONS_PATH if step.purpose == "create" else self._path(step.path)
+
+    def _on_ready(self, prompt: Prompt) -> Iterator[Output]:
+        """Send a prompt whose session is as it is to be."""
+        raise NotImplementedError
+
+    def _drop_prompt(self) -> None:
+        self._prompt = None
+        self._is_awaited = False
+        self._steps.clear()
+        self._main.course.end()
+
+    def _fail_prompt(self, error: dict[str, Json], raw: Json, *, is_told: bool = False) -> Iterator[Output]:
+        self._drop_prompt()
+        if not is_told:
+            yield error_fact(error, raw)
+        yield Signal(Input.FAILED, error=error)
+
+    # --- sessions ---------------------------------------------------------------------------------------
 
     def _reply(self, method: str, path: str, body: Json) -> WriteLine:
         return self._request("reply", method, path, body)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
 from universal.agents import kit
-from universal.agents.kit.opencode import Origin, ServerAsks, ServerCodec, ServerSession, question_of
+from universal.agents.kit.opencode import Origin, ServerAsks, ServerCodec, ServerSession, Step, question_of
 from universal.agents.opencode import wire
 from universal.agents.opencode.speech import Context, Thread
 from universal.agents.opencode.wire import NAME, Msg
@@ -82,6 +82,8 @@ def after(messages: Json, anchor: str) -> list[str] | None:
 CONFIG_CONTENT = "OPENCODE_CONFIG_CONTENT"
 """The variable in which OpenCode reads configuration as JSON."""
 _TITLE_CHARS = 80
+UNDO_FAILED: Mapping[str, Json] = {"message": "OpenCode could not take back what was undone.", "code": "session_not_found"}
+"""The server then begins a new conversation, and tells it what stays."""
 _OFFERS = ("/config/providers", "/config", "/command", "/agent")
 """Requests at the start, for the catalogue."""
 _LOADS_DIRECTORY = "/file?path="
@@ -135,8 +137,6 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
         """True until the rest of the preparation can be asked for."""
         self._rules: tuple[Rule, ...] = ()
         """The session's permission rules that OpenCode has. It keeps them when its process ends."""
-        self._to_delete: list[str] = []
-        """Messages that are still to be deleted."""
 
     def _new_session(self, session_id: str, child: str | None) -> _Session:
         return _Session(Thread(self._ctx, session_id, child=child), Course())
@@ -189,33 +189,30 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
     def _on_prompt(self, prompt: Prompt) -> Iterator[Output]:
         self._main.course.start()
         yield self._await()
-        if self._anchor and self.native_session_id is not None:
-            self._prompt = prompt
-            yield self._request("history", "GET", self._path("/message"))
+        self._prompt = prompt
+        if self._steps:  # the session is being made
             return
-        if self.native_session_id is not None:
-            yield from self._send_with_rules(prompt)
-            return
-        first = prompt.text.strip().partition("\n")[0][:_TITLE_CHARS]
-        if self._prompt is None and "create" not in self._purposes.values():
-            # Without our title it asks a model for one.
+        if self.native_session_id is None:
+            first = prompt.text.strip().partition("\n")[0][:_TITLE_CHARS]
             self._rules = _rules_for_engine(prompt.session_rules)
             self._makes_title = prompt.names
-            body: Msg = {"title": first} if first and not prompt.names else {}
+            body: Msg = {"title": first} if first and not prompt.names else {}  # without our title it asks a model for one
             if self._rules:
                 body["permission"] = [rule.to_json() for rule in self._rules]
-            yield self._request("create", "POST", "/session", body)
-        self._prompt = prompt
+            self._steps.append(Step("create", "POST", "", body))
+        elif self._anchor:
+            self._steps.append(Step("history", "GET", "/message", None))
+        yield from self._next_step()
 
-    def _send_with_rules(self, prompt: Prompt) -> Iterator[Output]:
+    def _on_ready(self, prompt: Prompt) -> Iterator[Output]:
         """Send OpenCode the session's rules, if they have changed, and then the prompt."""
         wanted = _rules_for_engine(prompt.session_rules)
         if wanted == self._rules:
             yield self._send_prompt(prompt)
             return
         self._rules, self._prompt = wanted, prompt
-        rules = [rule.to_json() for rule in wanted]
-        yield self._request("rules", "PATCH", self._path(), {"permission": rules})
+        self._steps.append(Step("rules", "PATCH", "", {"permission": [rule.to_json() for rule in wanted]}))
+        yield from self._next_step()
 
     def _send_prompt(self, prompt: Prompt) -> WriteLine:
         thread = self._main.thread
@@ -258,15 +255,8 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
                 yield from self._prepare_tools()
             elif purpose == "offer:/config/providers" and not good:
                 yield kit.error_fact(refusal(status, body, wire.error_of(body)), answer)
-        elif purpose == "create":
-            yield from self._on_session_created(good, status, body, answer)
-        elif purpose == "rules":
-            yield from self._rules_taken(good, status, body, answer)
-        elif purpose == "history":
-            message_ids = after(body, self._anchor) if good else None
-            yield from self._cut(message_ids, answer)
-        elif purpose == "delete":
-            yield from self._cut(self._to_delete if good or status == 404 else None, answer)
+        elif self._steps and purpose == self._steps[0].purpose:
+            yield from self._on_step_answered(good, status, body, answer)
         elif purpose in ("prompt", "command"):
             yield from self._prompt_accepted(purpose, good, status, body, answer)
         elif purpose == "status":
@@ -275,49 +265,22 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
             # A late reply, or an abort without a turn: the events have the truth.
             self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
 
-    def _on_session_created(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
-        prompt, self._prompt = self._prompt, None
-        if prompt is None:
-            return
-        if not good or not text(obj(body).get("id")):
+    def _on_step_answered(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+        purpose, session_id = self._steps.popleft().purpose, text(obj(body).get("id"))
+        message_ids = after(body, self._anchor) if good and purpose == "history" else None
+        if purpose == "create" and not (good and session_id):
             yield from self._fail_prompt(refusal(status, body, wire.error_of(body)), msg)
-            return
-        self._know(text(obj(body).get("id")))
-        yield from self._first_prompt(prompt)
-
-    def _rules_taken(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
-        """Send the prompt, because the session has its rules. Without them it is not sent."""
-        prompt, self._prompt = self._prompt, None
-        if not good:
+        elif purpose == "rules" and not good:  # without them the prompt is not sent
             self._rules = ()
             yield from self._fail_prompt(self._refusal(status, body), msg)
-        elif prompt is not None:
-            yield from self._first_prompt(prompt)
-
-    def _first_prompt(self, prompt: Prompt) -> Iterator[Output]:
-        """Send the prompt that waited for the session."""
-        if self._main.course.stopping:
-            self._main.course.end()
-            self._is_awaited = False
-            yield Signal(Input.FAILED, error=ABORTED, aborted=True)
-            return
-        yield from self._send_with_rules(prompt)
-
-    def _cut(self, message_ids: list[str] | None, msg: Msg) -> Iterator[Output]:
-        """Delete the next message, the last one first; then send the prompt. None if it cannot be done."""
-        if message_ids is None:
-            self._prompt = None
-            error: dict[str, Json] = {"message": "OpenCode could not take back what was undone.", "code": "session_not_found"}
-            yield from self._fail_prompt(error, msg)
-            return
-        self._to_delete = message_ids[1:]
-        if message_ids:
-            yield self._request("delete", "DELETE", self._path(f"/message/{quote(message_ids[0])}"))
-            return
-        self._anchor = ""
-        prompt, self._prompt = self._prompt, None
-        if prompt is not None:
-            yield from self._first_prompt(prompt)
+        elif (purpose == "history" and message_ids is None) or (purpose == "delete" and not good and status != 404):
+            yield from self._fail_prompt(dict(UNDO_FAILED), msg)
+        else:
+            if purpose == "create":
+                self._know(session_id)
+            self._steps.extend(Step("delete", "DELETE", f"/message/{quote(id_)}", None) for id_ in message_ids or ())
+            self._anchor = self._anchor if self._steps else ""
+            yield from self._next_step()
 
     def _prompt_accepted(self, purpose: str, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
         """Handle the answer to a prompt. That to a command comes when its work is over."""
@@ -335,12 +298,6 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
         if self._is_lost(status):
             error["code"] = "session_not_found"
         return error
-
-    def _fail_prompt(self, error: dict[str, Json], raw: Json) -> Iterator[Output]:
-        self._main.course.end()
-        self._is_awaited = False
-        yield kit.error_fact(error, raw)
-        yield Signal(Input.FAILED, error=error)
 
     # --- signs of an end ------------------------------------------------------------------------------
 

@@ -9,14 +9,13 @@ Source: the published contract of 2.0 and 2.1, recordings of two older builds (`
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from universal.agents import kit
-from universal.agents.kit.opencode import ServerCodec, ServerSession
+from universal.agents.kit.opencode import ServerCodec, ServerSession, Step
 from universal.agents.opencode2 import wire
 from universal.agents.opencode2.asks import Asks
 from universal.agents.opencode2.dialects import HEALTH_PATH, INFO_PATH, V2, Dialect, Msg, dialect_of_health, normalize
@@ -26,7 +25,7 @@ from universal.codec import IdFactory, Output, PermissionReply, Prompt, Question
 from universal.items import Json
 from universal.launch import LaunchOptions, LaunchSpec
 from universal.lib.jsonvalue import arr, obj, text, whole
-from universal.opencode import ABORTED, message_id, refusal
+from universal.opencode import message_id, refusal
 from universal.turn import Input
 
 EVENTS_HELD = 1000
@@ -104,8 +103,6 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
         self._offers_old = False
         """The catalogue changed while it was asked for."""
         self._skills: frozenset[str] = frozenset()
-        self._steps: deque[wire.Step] = deque()
-        """What is left to request for the prompt."""
         self._settings: dict[str, Json] = {}
         """Rules, agent, model and instructions that the session has."""
         self._undone_prompt = ""
@@ -158,21 +155,21 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
             yield from self._fail_prompt(dict(UNDO_FAILED), None)
             return
         if self._anchor:
-            self._steps.append(wire.Step("history", "GET", "/message?order=desc", None))
+            self._steps.append(Step("history", "GET", "/message?order=desc", None))
         settings = self._session_settings(prompt, dialect)
         changed = {key: value for key, value in settings.items() if self._settings.get(key) != value}
         if self.native_session_id is None:
             body: Msg = {key: value for key, value in settings.items() if key != "system" and value}
             if self._ctx.directory:
                 body["location"] = {"directory": self._ctx.directory}
-            self._steps.append(wire.Step("create", "POST", "", body))
+            self._steps.append(Step("create", "POST", "", body))
             changed = {key: value for key, value in changed.items() if key == "system" and value}
         if "permissions" in changed:
-            self._steps.append(wire.Step("permissions", "PATCH", "", {"permissions": changed["permissions"]}))
+            self._steps.append(Step("permissions", "PATCH", "", {"permissions": changed["permissions"]}))
         if changed.get("agent"):
-            self._steps.append(wire.Step("agent", "POST", "/agent", {"agent": changed["agent"]}))
+            self._steps.append(Step("agent", "POST", "/agent", {"agent": changed["agent"]}))
         if changed.get("model"):
-            self._steps.append(wire.Step("model", "POST", "/model", {"model": changed["model"]}))
+            self._steps.append(Step("model", "POST", "/model", {"model": changed["model"]}))
         if "system" in changed:
             self._steps.append(wire.system_step(text(changed["system"])))
         self._settings |= settings
@@ -192,22 +189,13 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
             settings["system"] = prompt.system or ""
         return settings
 
-    def _next_step(self) -> Iterator[Output]:
-        """Make the next request of the prompt, the prompt itself at the end. An interrupt before it keeps it back."""
-        if self._main.course.stopping:
-            self._steps.clear()
-            self._prompt, self._is_awaited = None, False
-            self._main.course.end()
-            yield Signal(Input.FAILED, error=ABORTED, aborted=True)
-        elif self._steps:
-            step = self._steps[0]
-            path = "/api/session" if step.purpose == "create" else self._path(step.path)
-            if step.purpose == "system":
-                path = f"/api/experimental/session/{quote(self.native_session_id or '')}{step.path}"
-            yield self._request(step.purpose, step.method, path, step.body)
-        elif self._prompt is not None:
-            prompt, self._prompt = self._prompt, None
-            yield self._send_prompt(prompt, self._dialect or V2)
+    def _step_path(self, step: Step) -> str:
+        if step.purpose == "system":
+            return f"/api/experimental/session/{quote(self.native_session_id or '')}{step.path}"
+        return super()._step_path(step)
+
+    def _on_ready(self, prompt: Prompt) -> Iterator[Output]:
+        yield self._send_prompt(prompt, self._dialect or V2)
 
     def _send_prompt(self, prompt: Prompt, dialect: Dialect) -> WriteLine:
         thread, course = self._main.thread, self._main.course
@@ -337,12 +325,12 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
         cursor, self._pages_left = text(obj(page.get("cursor")).get("next")), self._pages_left - 1
         if is_there and self._undone_prompt:
             stage: Msg = {"messageID": self._undone_prompt, "files": False}
-            self._steps.appendleft(wire.Step("commit", "POST", "/revert/commit", None))
-            self._steps.appendleft(wire.Step("stage", "POST", "/revert/stage", stage))
+            self._steps.appendleft(Step("commit", "POST", "/revert/commit", None))
+            self._steps.appendleft(Step("stage", "POST", "/revert/stage", stage))
         elif is_there:
             self._anchor = ""  # nothing came after it
         elif cursor and self._pages_left > 0:
-            self._steps.appendleft(wire.Step("history", "GET", f"/message?cursor={quote(cursor)}", None))
+            self._steps.appendleft(Step("history", "GET", f"/message?cursor={quote(cursor)}", None))
         else:
             return False
         return True
@@ -363,15 +351,6 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
         if is_unknown or self._is_lost(status):
             error["code"] = "session_not_found"
         return error
-
-    def _fail_prompt(self, error: dict[str, Json], raw: Json, *, is_told: bool = False) -> Iterator[Output]:
-        self._prompt = None
-        self._is_awaited = False
-        self._steps.clear()
-        self._main.course.end()
-        if not is_told:
-            yield kit.error_fact(error, raw)
-        yield Signal(Input.FAILED, error=error)
 
     # --- events ---------------------------------------------------------------------------------------
 

@@ -10,9 +10,9 @@ Source: the published contract of 2.0 and 2.1 (`compat_fixtures/opencode2`), doc
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from universal.agents import kit
+from universal.agents.kit.opencode import Step
 from universal.agents.opencode2.dialects import Dialect, Msg
 from universal.codec import Catalogue, Mode, Model, Prompt
 from universal.items import Json
@@ -242,20 +242,6 @@ ENDS: Mapping[str, kit.Sign] = {
 
 UNDO = frozenset({"history", "stage", "commit"})
 """Purposes of the requests that cut a conversation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A request that prepares a session for a prompt. `path` is below the session.
-
-    If not `is_needed`, the prompt continues after a refusal.
-    """
-
-    purpose: str
-    method: str
-    path: str
-    body: Json
-    is_needed: bool = True
 
 
 def system_step(system: str) -> Step:

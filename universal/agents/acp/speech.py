@@ -317,7 +317,7 @@ class Transcript(kit.Items[Context]):
             text = tools.texts(call.content)
             data = text[len(call.output) :] if text.startswith(call.output) else ""
         if data and call.whole:
-            yield from self.output(call, data, raw)
+            yield from self.output_piece(call, data, raw)
 
     def _forget(self, call: tools.Call, *, is_lost: bool = False) -> None:
         self.calls.pop(call.call_id, None)

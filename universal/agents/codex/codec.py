@@ -438,7 +438,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         if thread is None:
             self._ctx.ignore("output outside of its turn")
             return
-        yield from thread.on_output(get_text(params, "itemId"), as_text(params.get("delta")), raw)
+        yield from thread.output(get_text(params, "itemId"), as_text(params.get("delta")), raw)
 
     def _on_plan(self, params: Msg, raw: Msg) -> Iterator[Output]:
         """Make a tool call of a plan, because Codex has no item for it. OpenCode shows the list at this place."""

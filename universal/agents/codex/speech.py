@@ -207,12 +207,12 @@ class Thread(kit.Items[Context]):
             yield fact._replace(synthetic=True)
         yield self.result(self.calls[call_id], result(call_id), raw)._replace(synthetic=True)
 
-    def on_output(self, id_: str, text: str, raw: Msg) -> Iterator[Fact]:
+    def output(self, id_: str, text: str, raw: Msg) -> Iterator[Fact]:
         call = self.calls.get(id_)
         if call is None:
             self.ctx.ignore("output of a call that is over")
         elif text:
-            yield from self.output(call, text, raw)
+            yield from self.output_piece(call, text, raw)
 
     def result(self, call: Call, outcome: Outcome, raw: Json) -> Fact:
         self.calls.pop(call.call_id, None)

@@ -145,7 +145,7 @@ class Items(Generic[ContextT]):
             text, metadata = dumps(call.arguments), {**({} if title is None else {"title": title}), "input": call.arguments}
         return self.item_fact(call_item(call, status, text, metadata, self.CALL_ROLE), raw, synthetic=synthetic)
 
-    def output(self, call: Call, text: str, raw: Json) -> Iterator[Fact]:
+    def output_piece(self, call: Call, text: str, raw: Json) -> Iterator[Fact]:
         """A piece of a running call's output. The result begins with the first."""
         if not call.result_id:
             yield self.result_fact(call, output_part(call), None, raw, ItemStatus.IN_PROGRESS)

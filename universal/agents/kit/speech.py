@@ -128,10 +128,10 @@ class Speech(Items[Context]):
         call.arguments = arguments
         yield self.call_fact(call, ItemStatus.COMPLETED, raw, title=title)
 
-    def piece_of_output(self, call: Call, text: str, raw: Json) -> Iterator[Fact]:
+    def output(self, call: Call, text: str, raw: Json) -> Iterator[Fact]:
         """Add output of a call that runs."""
         if text and call.arguments is not None:
-            yield from self.output(call, text, raw)
+            yield from self.output_piece(call, text, raw)
 
     def result(
         self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json], raw: Json, *, failed: bool

@@ -232,7 +232,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
 
     def _tool_output(self, frame: Frame) -> list[Output]:
         tool = self._tools[self._find(frame, "tool")]
-        return list(tool.items.output(tool, need(frame, "delta"), frame))
+        return list(tool.items.output_piece(tool, need(frame, "delta"), frame))
 
     def _tool_result(self, frame: Frame) -> list[Output]:
         native = self._find(frame, "tool")

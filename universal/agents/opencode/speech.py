@@ -339,16 +339,16 @@ class Thread(kit.Items[Context]):
             call.arguments = obj(state.get("input"))
             yield self.call_fact(call, ItemStatus.COMPLETED, raw, title=as_text(state.get("title")) or None)
         if status == "running":
-            yield from self._output_so_far(call, as_text(obj(state.get("metadata")).get("output")), raw)
+            yield from self._output(call, as_text(obj(state.get("metadata")).get("output")), raw)
             return
         result = read_result(call.call_id, call.name, state)
         metadata = result.metadata if call.answers is None else {**result.metadata, "answers": call.answers}
         yield from self._result(part_id, call, result.content, metadata, raw, failed=result.failed)
 
-    def _output_so_far(self, call: kit.Call, output: str, raw: Msg) -> Iterator[Fact]:
+    def _output(self, call: kit.Call, output: str, raw: Msg) -> Iterator[Fact]:
         """The output so far of a tool that shows it. A tool that shows only the end of its output is reported at its end."""
         if output.startswith(call.output) and output != call.output:
-            yield from self.output(call, output.removeprefix(call.output), raw)
+            yield from self.output_piece(call, output.removeprefix(call.output), raw)
 
     def _result(
         self, part_id: str, call: kit.Call, content: tuple[ContentPart, ...], metadata: Msg, raw: Json, *, failed: bool

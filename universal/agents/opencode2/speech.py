@@ -161,7 +161,7 @@ class Thread:
         if call is None or not output.startswith(call.output):
             self.ctx.ignore("session.tool.progress that continues nothing")
             return
-        yield from self.speech.piece_of_output(call, output.removeprefix(call.output), raw)
+        yield from self.speech.output(call, output.removeprefix(call.output), raw)
 
     def success(self, data: Msg, raw: Msg) -> Iterator[Fact]:
         call, details = self.speech.calls.get(text(data.get("id"))), obj(data.get("metadata"))

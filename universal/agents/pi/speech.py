@@ -111,7 +111,7 @@ class Voice:
         if call is None or not output.startswith(call.output):
             self.ctx.ignore("tool_execution_update that continues nothing")
             return
-        yield from self.speech.piece_of_output(call, output.removeprefix(call.output), msg)
+        yield from self.speech.output(call, output.removeprefix(call.output), msg)
 
     def result(self, msg: Msg) -> Iterator[Fact]:
         call = self.speech.calls.get(get_text(msg, "toolCallId"))

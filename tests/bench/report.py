@@ -107,6 +107,10 @@ OWN = (
     ShimFigure("prompt to the read of an agent that runs, project of 50 files", "prompts", "write_50", seconds),
     ShimFigure("the same, project of 5,000 files", "prompts", "write_5000", seconds),
     ShimFigure("prompt to its acknowledgement", "prompts", "ack_50", seconds),
+    ShimFigure(
+        "`start_session` to the answer of `wait` by `/mcp`, with the start of a scripted agent", "delegations", "new", seconds
+    ),
+    ShimFigure("`prompt` to the answer of `wait` by `/mcp`, the agent runs", "delegations", "again", seconds),
     ShimFigure("bytes of 2,000 pieces, plain", "compressed", "plain", kib),
     ShimFigure("the same with gzip", "compressed", "gzip", kib),
     ShimFigure("100 sessions at 100 pieces/s each: agent to reader, p50", "streams", "p50", seconds),

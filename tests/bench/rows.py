@@ -32,6 +32,7 @@ SESSIONS = 1_000
 LISTED = 10_000
 STREAMS, RATE, STREAM_PIECES = 100, 100, 300
 HOOKS = 500
+DELEGATIONS = 30
 PROMPTS, PROJECT_FILES = 60, (50, 5_000)
 JOURNAL_EVENTS = 100_000
 FRAMES_S = 30
@@ -217,6 +218,12 @@ def hooks(note: Note) -> Found:
     return {"shim": {**work.percentiles(times), "cpu": cpu / HOOKS}}
 
 
+def delegations(note: Note) -> Found:
+    """By `/mcp`: from `start_session` to the answer of `wait`, with the start of its agent; the same of a second prompt."""
+    with run_contender("shim", SHIM_MCP="true") as at:
+        return {"shim": work.measure_delegations(at, DELEGATIONS)}
+
+
 def prompts(note: Note) -> Found:
     """From a prompt's request to the agent's read of it, in projects of 50 and of 5,000 files."""
     figures: work.Figures = {}
@@ -376,6 +383,7 @@ ROWS: dict[str, Row] = {
     "latencies": Row(latencies),
     "hooks": Row(hooks),
     "prompts": Row(prompts),
+    "delegations": Row(delegations),
     "streams": Row(streams),
     "parts": Row(parts, every_round=False),
     "lists": Row(lists, every_round=False),

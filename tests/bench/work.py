@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import http.client
 import json
 import re
 import sqlite3
@@ -161,6 +162,32 @@ def measure_creation(at: Contender, count: int) -> Figures:
     time.sleep(SETTLE_S)
     after = at.usage()
     return {"per_s": count / took, "cpu": (after.cpu_s - before.cpu_s) / count, "rss_each": (after.rss - before.rss) / count}
+
+
+def measure_delegations(at: Contender, count: int) -> Figures:
+    """Sessions of a client of MCP, one after the other: seconds to the answer of `wait`. Medians."""
+    connection = http.client.HTTPConnection("127.0.0.1", at.port, timeout=BENCH_ANSWER_S)
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+    def use(tool: str, **arguments: str) -> dict[str, Any]:
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+        connection.request("POST", "/mcp", json.dumps(call), headers)
+        text = connection.getresponse().read().removeprefix(b"event: message\ndata: ")
+        return dict(json.loads(text)["result"]["structuredContent"])
+
+    new, again = list[float](), list[float]()
+    for _ in range(count):
+        began = time.monotonic()
+        session = use("start_session", agent="claude", prompt="[deltas:1]")["session"]
+        use("wait", session=session)
+        ended = time.monotonic()
+        use("prompt", session=session, prompt="[deltas:1]")
+        if use("wait", session=session)["state"] != "idle":
+            raise RuntimeError("the session does not end its turn")
+        new.append(ended - began)
+        again.append(time.monotonic() - ended)
+    connection.close()
+    return {"new": median(new), "again": median(again)}
 
 
 def measure_prompts(at: Contender, count: int) -> Figures:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from .support.tui import tui
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 PYTHON_SDK = MODULES.parent / "python" / "agent-client-protocol"
 RUN_S = 200
+JUPYTER_PACKAGE = "jupyter-ai-acp-client==0.3.3"
+JUPYTER = MODULES.parent / "python" / JUPYTER_PACKAGE.replace("==", "-")
 PROGRAM = str(REPO / ".venv" / "bin" / "opencode-shim")
 
 
@@ -73,6 +76,34 @@ def test_the_clients_of_the_protocols_sdks(server: Bench, sdk: str, kind: str) -
     words = ("say hello", "make it", "ask", "think") if server.real else ("say hello", "permission", "question", "hang")
     assert all(word in seen["history"] for word in words)
     (server.place.project / "made.txt").unlink(missing_ok=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("server", [CLAUDE], indirect=True)
+def test_the_client_of_jupyter_ai(server: Bench) -> None:
+    """It is large (100 MB), so that it is installed here and not by `scripts/e2e-setup`."""
+    if not JUPYTER.exists():
+        uv = shutil.which("uv") or str(REPO / ".uv" / "bin" / "uv")
+        place = ["--python", sys.executable, "--target", str(JUPYTER)]
+        subprocess.run([uv, "pip", "install", "-q", *place, JUPYTER_PACKAGE], check=True, timeout=RUN_S)
+    scenes = {"text": "[scene:text] say hello", "permission": "[scene:bash:touch made.txt] make it", "hang": "[scene:hang] think"}
+    script, command = str(Path(__file__).parent / "acp_jupyter.py"), json.dumps([PROGRAM, "acp", server.url])
+    done = subprocess.run(
+        [sys.executable, script, command, str(server.place.project), json.dumps(scenes)],
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+        env=server.place.env(PYTHONPATH=str(JUPYTER)),
+        cwd=server.place.project,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert (seen["text"], seen["permission"], seen["hang"], seen["exit"]) == ("end_turn", "end_turn", "cancelled", 0)
+    assert seen["options"] == ["once", "always", "reject"]
+    assert seen["is_shown"]
+    assert (server.place.project / "made.txt").exists()
 
 
 @pytest.mark.parametrize("server", [*nightly(MOCK), CLAUDE], indirect=True)

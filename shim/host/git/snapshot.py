@@ -114,13 +114,18 @@ def free_names(directory: str, names: Iterable[str]) -> tuple[list[str], list[st
         link = _link_above(base, path)
         if link:
             blocked.append(f"{name} was not put back: {link} is a symbolic link.")
-        elif path.is_dir() and not path.is_symlink() and any(path.iterdir()):
+        elif path.is_dir() and not path.is_symlink() and _has_files(path):
             blocked.append(f"{name} was not put back: a folder with other files has that name.")
         elif file := next((p for p in path.parents if p.is_relative_to(base) and p.is_file()), None):
             blocked.append(f"{name} was not put back: {file.relative_to(base)} is a file now.")
         else:
             good.append(name)
     return good, blocked
+
+
+def _has_files(folder: Path) -> bool:
+    """Whether it holds more than empty folders, which a deleted file leaves behind."""
+    return any(inner.is_symlink() or not inner.is_dir() for inner in folder.rglob("*"))
 
 
 def _link_above(base: Path, path: Path) -> str:

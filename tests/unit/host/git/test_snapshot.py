@@ -90,6 +90,17 @@ async def test_made_changed_deleted_and_renamed_files_are_restored(trees: Snapsh
     assert await trees.track(str(project)) == after
 
 
+async def test_a_file_is_restored_where_a_folder_has_only_empty_folders(trees: Snapshots, project: Path) -> None:
+    """A file that was made and deleted below leaves them. `tests/properties/test_undo.py` found that they kept the file away."""
+    (project / "d").write_text("a file")
+    before = await trees.track(str(project))
+    (project / "d").unlink()
+    (project / "d/e").mkdir(parents=True)
+    await trees.track(str(project))
+    assert await trees.restore(str(project), {"d": before}) == []
+    assert (project / "d").read_text() == "a file"
+
+
 async def test_the_persons_repository_is_not_touched(trees: Snapshots, project: Path) -> None:
     (project / "a.txt").write_text("a\n")
     (project / ".gitattributes").write_text("* text=auto eol=crlf\n")

@@ -32,6 +32,7 @@ from tests.support.opencode2_player import Player, Request
 from tests.support.opencode2_replay import SECOND
 from tests.support.opencode2_script import STREAM, session_of
 from tests.support.puppet import Puppet
+from tests.support.recordings import older_is_slow
 from tests.support.shapes import differences, merge, shape
 
 pytestmark = pytest.mark.usefixtures("july")
@@ -39,6 +40,8 @@ Wire = dict[str, Any]
 Found = set[tuple[str, ...]]
 
 BUILDS = {"v2_july": "v2-20260717", "preview": "lildax-1.18.18"}
+QUICK = ("preview/text", "preview/permission_once", "preview/read_edit")
+"""Of the older wire, what `make test` plays; `make test-slow` has all."""
 SCENES = [f"{dialect}/{path.stem}" for dialect, build in BUILDS.items() for path in recordings_in(SECOND / build)]
 FILES = {"README.md": "Hello\n", "notes.txt": "one\ntwo\nthree\n"}
 MORE_FILES = {"extras": {".opencode/skill/demo/SKILL.md": "---\nname: demo\ndescription: a demo skill\n---\nDo the demo.\n"}}
@@ -239,7 +242,7 @@ def listed_differences(name: str, scene: str) -> Found:
     return found
 
 
-@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("scene", [older_is_slow(scene, scene.startswith("preview/") and scene not in QUICK) for scene in SCENES])
 async def test_a_scene_makes_the_events_of_native(scene: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with play_scene(scene, tmp_path, monkeypatch) as player:
         assert order(player) == listed_differences("order", scene)

@@ -29,7 +29,8 @@ all_but_second_acp = pytest.mark.parametrize("server", [*NAMES[:-1], *nightly(NA
 opencode_by_night = pytest.mark.parametrize(
     "server", [*nightly(*(n for n in NAMES if "opencode" in n)), *(n for n in NAMES if "opencode" not in n)], indirect=True
 )
-"""Without OpenCode, which takes 5 to 10 s to start: for tests that start the agent again."""
+"""Without OpenCode, which takes 5 to 10 s to start: for tests that start the agent again, and for scenes whose rule another
+agent shows. Of OpenCode `make e2e` has a whole turn, permissions, a rule that denies, and two aborts."""
 
 TODO_TOOLS = {"TodoWrite", "TaskCreate", "todowrite", "update_plan", "todo"}
 QUESTION_TOOLS = {"AskUserQuestion", "question", "request_user_input"}
@@ -169,7 +170,7 @@ def test_an_edit_changes_the_file_and_shows_the_diff(server: Bench, watch: Watch
 @all_but_second_acp
 @pytest.mark.parametrize(
     ("reply", "message"),
-    [("once", None), ("reject", None), ("reject", "use another name")],
+    [("once", None), ("reject", None), pytest.param("reject", "use another name", marks=pytest.mark.nightly)],
 )
 def test_a_permission(server: Bench, watch: Watch, reply: str, message: str | None) -> None:
     name = f"made-{reply}-{'told' if message else 'silent'}.txt"
@@ -268,7 +269,7 @@ def test_a_rule_that_denies_holds_in_a_script(server: Bench, denied: str) -> Non
     assert (server.place.project / "forbidden.txt").exists() == (denied != "bash")
 
 
-@all_but_second_acp
+@opencode_by_night
 @pytest.mark.parametrize("answered", [True, *nightly(False)])
 def test_a_question(server: Bench, watch: Watch, answered: bool) -> None:
     at = watch.prompt("[scene:question] ask")
@@ -343,7 +344,7 @@ def test_a_failed_tool_does_not_end_the_turn(server: Bench, watch: Watch) -> Non
     assert errors(messages) == []
 
 
-@all_but_second_acp
+@opencode_by_night
 def test_an_error_of_the_model(watch: Watch) -> None:
     at = watch.prompt("[scene:error] fail")
     messages = watch.wait_for_answer(at)
@@ -372,7 +373,7 @@ def test_an_overloaded_model_is_asked_again(server: Bench, watch: Watch) -> None
     assert all(words in status["message"] for status in retries), retries
 
 
-@all_but_second_acp
+@opencode_by_night
 def test_abort_while_text_streams(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:drip:300] talk")
     watch.wait_text("word5", at)
@@ -397,7 +398,7 @@ def test_abort_while_a_tool_runs(server: Bench, watch: Watch) -> None:
         wait_for(lambda: not _tick_processes(server), 5, "the tool's shell still runs")
 
 
-@all_but_second_acp
+@opencode_by_night
 def test_abort_while_a_permission_is_open(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:ask_bash:touch never.txt] make")
     asked = watch.wait("permission.asked", at)

@@ -74,7 +74,7 @@ def ask_with_password(client: Client, method: str, path: str, body: Any = None) 
     return text
 
 
-@pytest.mark.parametrize("variable", VARIABLES)
+@pytest.mark.parametrize("variable", [VARIABLES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in VARIABLES[1:])])
 def test_no_child_gets_the_servers_password(tmp_path: Path, variable: str) -> None:
     machine = Machine(tmp_path)
     project = tmp_path / "project"

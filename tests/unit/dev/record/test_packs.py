@@ -27,7 +27,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]))
 LINES = st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])))
 
 
-@settings(max_examples=20)  # each example fills two dictionaries of xz, 50 ms
+@settings(max_examples=5)  # each example fills two dictionaries of xz, 50 ms
 @given(st.dictionaries(NAMES, LINES.map(lambda lines: "".join(f"{line}\n" for line in lines))))
 def test_unpacked_texts_are_those_that_were_packed(texts: dict[str, str]) -> None:
     packed = compress(texts)

@@ -15,7 +15,7 @@ def units(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
 
 
-@given(st.lists(st.text(max_size=30), max_size=20), st.integers(0, 200))
+@given(st.lists(st.text(max_size=10), max_size=8), st.integers(0, 200))
 def test_output_after_a_position(pieces: list[str], cut: int) -> None:
     kept = Scrollback(limit_units=10**6)
     for piece in pieces:

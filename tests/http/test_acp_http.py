@@ -6,14 +6,17 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import cast
 
 import pytest
 from aiohttp import ClientResponse, ClientWebSocketResponse, WSMessage, WSMsgType
+from pydantic import SecretStr
 
 from shim.faces.acp import streamable_http
+from tests.http.doors import GOOD, PASSWORD
 from tests.support.acp import FORMS, WAIT_S, Editor, allow
-from tests.support.live import Live
+from tests.support.live import Live, live
 
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
 
@@ -128,3 +131,16 @@ async def test_an_unread_connection_ends(server: Live, monkeypatch: pytest.Monke
     async with asyncio.timeout(WAIT_S):
         while streamable_http.CLIENTS:
             await asyncio.sleep(0)
+
+
+async def test_each_request_shows_the_password(tmp_path: Path) -> None:
+    """The name of a connection opens nothing."""
+    async with live(tmp_path, password=SecretStr(PASSWORD)) as server:
+        shown = {"Authorization": GOOD}
+        assert (await server.api.raw.post("/acp", json=INITIALIZE)).status == 401
+        answer = await server.api.raw.post("/acp", json=INITIALIZE, headers=shown)
+        assert answer.status == 200
+        named = {"Acp-Connection-Id": answer.headers["Acp-Connection-Id"]}
+        for method in ("POST", "GET", "DELETE"):
+            assert (await server.api.raw.request(method, "/acp", headers=named)).status == 401
+        assert (await server.api.raw.delete("/acp", headers={**named, **shown})).status == 202

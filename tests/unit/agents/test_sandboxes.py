@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,13 +14,14 @@ from shim.agents.setup import agents_of
 from shim.lib.errors import AgentStartFailed, InvalidRequest
 from shim.lib.settings import Settings
 from shim.lib.settings_tables import CustomAgent
+from shim.processes.egress import McpDoor
 from shim.processes.sandbox import Tool
 from universal.agent_spec import AgentSpec
 from universal.launch import LaunchSpec
 from universal.permissions import PERMISSION_KEYS, Rule
 from universal.sandbox import Level, bounds_of
 from universal.session.values import SessionRecord
-from universal.setup import ConfigAgent
+from universal.setup import ConfigAgent, McpServer
 
 
 def spec(settings: Settings, name: str = "codex") -> AgentSpec:
@@ -178,6 +180,28 @@ def test_a_process_without_a_network_reaches_its_model_alone(tmp_path: Path) -> 
     gateway = sandboxes.reach(codex, bounds, {"HOME": str(tmp_path), "OPENAI_BASE_URL": "https://gate.example/v1"})
     assert gateway is not None
     assert gateway.hosts == {"gate.example", "b.example"}, "the person's own address stands in the place of the usual ones"
+
+
+@pytest.mark.parametrize(
+    ("url", "has_mounts", "port"),
+    [
+        ("http://127.0.0.1:4096/base/mcp", True, 4096),
+        ("http://127.0.0.1:4096/base/mcp", False, None),
+        ("http://192.0.2.1:4096/base/mcp", True, None),
+        ("https://127.0.0.1:4096/base/mcp", True, None),
+        ("http://[::1]:4096/base/mcp", True, None),
+    ],
+)
+def test_our_tools_are_reached_from_a_network_of_its_own_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, has_mounts: bool, port: int | None
+) -> None:
+    monkeypatch.setattr(sandboxes, "tool", lambda _: SimpleNamespace(has_mounts=has_mounts))
+    bounds = bounds_of("strict", ())
+    assert bounds is not None
+    server = McpServer("opencode-shim", url=url, headers={"Authorization": "Bearer t"})
+    found = sandboxes.reach(spec(Settings(sandbox="strict"), "claude"), bounds, {"HOME": str(tmp_path)}, server)
+    assert found is not None
+    assert found.door == (None if port is None else McpDoor(port, "/base/mcp", "Bearer t"))
 
 
 def test_a_process_with_the_machines_network_needs_no_proxy(tmp_path: Path) -> None:

@@ -67,3 +67,21 @@ class CommandSources:
 
 
 NO_COMMANDS = CommandSources()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigCommand:
+    """A slash command of the configuration, or the server's own, that expands to a prompt.
+
+    template             the text with `$1`, `$ARGUMENTS`, `@file` and !`shell`
+    model                `provider/model`
+    agent_is_restricted  whether the configuration gives that agent rules of its own, which would be lost with another one
+    """
+
+    name: str
+    template: str
+    description: str = ""
+    agent: str | None = None
+    model: str | None = None
+    subtask: bool = False
+    agent_is_restricted: bool = False

@@ -21,7 +21,7 @@ from typing import Protocol
 from shim.agents._generated.client_commands import CLIENT_COMMANDS
 from universal.agent_spec import AgentSpec
 from universal.codec import COMPACT, Catalogue
-from universal.slash_commands import SlashCommand
+from universal.slash_commands import ConfigCommand, SlashCommand
 
 BY_HAND: Mapping[str, str] = {
     "details": "OpenCode's TUI, by its documentation",
@@ -65,39 +65,6 @@ class Offer(Protocol):
     def catalogue(self) -> Catalogue: ...
 
 
-class Template(Protocol):
-    """A slash command that expands to a prompt with placeholders."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def template(self) -> str:
-        """The text with `$1`, `$ARGUMENTS`, `@file` and !`shell`."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """The description. May be empty."""
-        ...
-
-    @property
-    def agent(self) -> str | None: ...
-
-    @property
-    def agent_is_restricted(self) -> bool:
-        """Whether the configuration gives that agent rules of its own, which would be lost with another one."""
-        ...
-
-    @property
-    def model(self) -> str | None:
-        """`provider/model`."""
-        ...
-
-    @property
-    def subtask(self) -> bool: ...
-
-
 @dataclass(frozen=True, slots=True)
 class OfferedCommand:
     """A slash command. `hints` name its arguments; `agent`, `model` and `subtask` are those of a template."""
@@ -112,7 +79,7 @@ class OfferedCommand:
 
 
 def commands(
-    offers: Sequence[Offer], templates: Iterable[Template], agent: str | None = None, *, has_internal: bool = False
+    offers: Sequence[Offer], templates: Iterable[ConfigCommand], agent: str | None = None, *, has_internal: bool = False
 ) -> list[OfferedCommand]:
     """List the templates first, then the agents' commands, with `has_internal` also their internal ones.
 
@@ -163,7 +130,7 @@ def _agent_command(name: str, command: SlashCommand, owners: str) -> OfferedComm
     return OfferedCommand(name, f"{command.mark}{command.name} $ARGUMENTS", (command.hint or "$ARGUMENTS",), description)
 
 
-def _template_command(command: Template) -> OfferedCommand:
+def _template_command(command: ConfigCommand) -> OfferedCommand:
     return OfferedCommand(
         command.name,
         command.template,

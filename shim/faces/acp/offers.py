@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from shim.agents import catalog, offered_commands
 from shim.agents.directory import Agent
-from shim.agents.offered_commands import Template
 from shim.faces.acp.updates import OWN_EFFORT
 from shim.http.services import Services, list_offers
 from shim.lib.errors import InvalidRequest
@@ -18,6 +17,7 @@ from universal.lib.jsonvalue import JsonObject
 from universal.session.model import Session
 from universal.session.record_json import RecordChanges
 from universal.session.values import ModelRef
+from universal.slash_commands import ConfigCommand
 
 MODE, MODEL, EFFORT = "mode", "model", "effort"
 
@@ -108,7 +108,9 @@ async def choices_of(services: Services, session: Session) -> Choices:
     return Choices(modes, agents, choice)
 
 
-async def commands_of(services: Services, directory: str) -> tuple[tuple[Template, ...], list[offered_commands.OfferedCommand]]:
+async def commands_of(
+    services: Services, directory: str
+) -> tuple[tuple[ConfigCommand, ...], list[offered_commands.OfferedCommand]]:
     """The templates of a directory, and all slash commands that it offers."""
     config, agents = await list_offers(services, directory)
     local = templates(directory, config.commands)

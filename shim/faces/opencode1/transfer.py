@@ -19,10 +19,10 @@ from shim.faces.opencode1 import read as wire
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode2 import export_reader
 from shim.host.files.roots import require
+from shim.host.git.projects import Identity
 from shim.lib.errors import InvalidRequest, SessionBusy
 from shim.lib.ids import ID_FORM, is_id, slug
 from shim.sessions.index.manager import SessionManager
-from shim.sessions.session.dependencies import ProjectLike
 from universal.events import EventType, ItemData
 from universal.items import (
     ContentPart,
@@ -127,7 +127,7 @@ def _message(message: JsonObject, session_id: str) -> JsonObject:
     return {"info": {**info, **ids}, "parts": parts}
 
 
-async def import_(manager: SessionManager, document: Any, directory: str, project: ProjectLike, path: str) -> SessionRecord:
+async def import_(manager: SessionManager, document: Any, directory: str, project: Identity, path: str) -> SessionRecord:
     """Import a session, and return its record. An existing session gets the messages that it lacks.
 
     Raises InvalidRequest for an invalid document, SessionBusy if the session exists and is busy.

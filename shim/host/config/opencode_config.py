@@ -58,11 +58,11 @@ from universal.lib.jsonvalue import obj, text
 from universal.permissions import BUILD, MODES, PLAN, Rule, rules_from_config
 from universal.sandbox import tighter_of
 from universal.setup import ConfigAgent
+from universal.slash_commands import ConfigCommand
 
 __all__ = [
     "FILE_LIMIT_BYTES",
     "PLACEHOLDER",
-    "ConfigCommand",
     "ConfigFiles",
     "OpenCodeConfig",
     "Problem",
@@ -84,19 +84,6 @@ CACHED_DIRECTORIES = 32
 """Maximum directories whose configuration stays cached, besides those in use."""
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigCommand:
-    """A user-defined slash command. `template` still contains `$1`, `$ARGUMENTS`, `@file` and !`shell`."""
-
-    name: str
-    template: str
-    description: str = ""
-    agent: str | None = None
-    model: str | None = None
-    subtask: bool = False
-    agent_is_restricted: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
@@ -18,6 +17,7 @@ import structlog
 from shim.agents.sandboxes import check_level, inherit_level
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.files.roots import require
+from shim.host.git.projects import Identity
 from shim.lib.errors import (
     InvalidRequest,
     LimitReached,
@@ -45,7 +45,7 @@ from shim.sessions.prompts.context import default_title
 from shim.sessions.prompts.limit_wait import check_continue_at_reset
 from shim.sessions.session import lost_turns
 from shim.sessions.session.actor import SessionActor
-from shim.sessions.session.dependencies import ProjectLike, SessionDeps
+from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.exit_errors import termination_data
 from shim.sessions.session.open_signs import OpenSigns, Read
 from shim.sessions.session.session_state import SessionState
@@ -73,12 +73,6 @@ BACKGROUND_S = 6 * 3600.0
 """Seconds without a word after which an agent is ended though it works in the background (a server, a watcher)."""
 REAP_EVERY_S = 30.0
 """Seconds between checks for idle agent processes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Project:
-    id: str
-    worktree: str = "/"
 
 
 class SessionManager:
@@ -204,7 +198,7 @@ class SessionManager:
     def create(
         self,
         directory: str,
-        project: ProjectLike,
+        project: Identity,
         *,
         title: str | None = None,
         parent_id: str | None = None,
@@ -272,7 +266,7 @@ class SessionManager:
         record = self.index.record(session_id)
         made = self.create(
             record.directory,
-            _Project(record.project_id),
+            Identity(record.project_id, "/"),
             title=title,
             permission=record.permission,
             agent_name=self.index.agent_of(session_id),

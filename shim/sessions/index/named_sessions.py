@@ -15,6 +15,7 @@ from typing import Any
 from shim.agents.directory import Agent, AgentDirectory
 from shim.agents.sandboxes import KEY as SANDBOX_KEY
 from shim.host.files.roots import require
+from shim.host.git.projects import Identity
 from shim.lib.errors import AgentNotInstalled, AgentUnknown, InvalidRequest, ModeNotSupported, SessionExists, SessionNotFound
 from shim.lib.ids import NAME_LIMIT, is_name
 from shim.sessions import delegation
@@ -22,7 +23,6 @@ from shim.sessions.feed import Follower, T, wait_for_store
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, unattended_policy_of
 from shim.sessions.placement import LABELS_KEY
-from shim.sessions.session.dependencies import ProjectLike
 from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
 from universal.agent_spec import modes_of
@@ -111,7 +111,7 @@ class NamedSessions:
 
     # --- creating --------------------------------------------------------------------------------------------
 
-    async def create(self, name: str | None, request: NewSession, directory: str, project: ProjectLike) -> str:
+    async def create(self, name: str | None, request: NewSession, directory: str, project: Identity) -> str:
         """Create a session with this name, or (None) with its id alone. Returns the id in the core.
 
         Raises RequestError for a bad or used name or value.

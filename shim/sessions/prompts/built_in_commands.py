@@ -6,9 +6,8 @@ Source: `GET /command` of 1.18.33 for names and descriptions; the texts are ours
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from shim.agents.offered_commands import Template
+from universal.slash_commands import ConfigCommand
 
 INIT = "init"
 REVIEW = "review"
@@ -46,29 +45,16 @@ Before you report a fault, make sure of it, and say in which case it happens and
 would want to mend. Give the file and line of each finding, the worst first. If nothing is wrong, say so in one sentence."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltInCommand:
-    """A slash command of the server."""
-
-    name: str
-    template: str
-    description: str
-    subtask: bool = False
-    agent: str | None = None
-    model: str | None = None
-    agent_is_restricted: bool = False
-
-
-def templates(directory: str, configured: Iterable[Template]) -> tuple[Template, ...]:
+def templates(directory: str, configured: Iterable[ConfigCommand]) -> tuple[ConfigCommand, ...]:
     """The templates of the server and of the configuration. The configuration replaces a server's template of the same name."""
     built_in = (
-        BuiltInCommand(INIT, INIT_TEMPLATE.replace("{directory}", directory), "guided AGENTS.md setup"),
-        BuiltInCommand(
+        ConfigCommand(INIT, INIT_TEMPLATE.replace("{directory}", directory), "guided AGENTS.md setup"),
+        ConfigCommand(
             REVIEW,
             REVIEW_TEMPLATE.replace("{directory}", directory),
             "review changes [commit|branch|pr], defaults to uncommitted",
             subtask=True,
         ),
     )
-    by_name: dict[str, Template] = {command.name: command for command in (*built_in, *configured)}
+    by_name: dict[str, ConfigCommand] = {command.name: command for command in (*built_in, *configured)}
     return tuple(by_name.values())

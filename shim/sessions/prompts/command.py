@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shim.agents.catalog import GENERAL
 from shim.agents.directory import Agent
-from shim.agents.offered_commands import SEPARATOR, Template, commands, native_command, withheld
+from shim.agents.offered_commands import SEPARATOR, commands, native_command, withheld
 from shim.agents.sandboxes import level_of
 from shim.host.files.roots import repository_of, within
 from shim.host.terminals.shell_command import ShellCommand
@@ -30,7 +30,7 @@ from shim.sessions.session.session_state import SessionState
 from universal.events import PermissionData
 from universal.permissions import Action
 from universal.session.values import File, ModelRef, OtherPart, Part, Text
-from universal.slash_commands import SlashCommand
+from universal.slash_commands import ConfigCommand, SlashCommand
 from universal.tools.accesses import Place, accesses_of
 
 SHELL_TIMEOUT_S = 30.0
@@ -109,7 +109,7 @@ class UnknownCommand(InvalidRequest):
 
 async def command(
     manager: SessionManager,
-    templates: tuple[Template, ...],
+    templates: tuple[ConfigCommand, ...],
     session_id: str,
     name: str,
     arguments: str,
@@ -126,7 +126,12 @@ async def command(
 
 
 async def _run(
-    manager: SessionManager, actor: SessionActor, templates: tuple[Template, ...], name: str, arguments: str, body: PromptRequest
+    manager: SessionManager,
+    actor: SessionActor,
+    templates: tuple[ConfigCommand, ...],
+    name: str,
+    arguments: str,
+    body: PromptRequest,
 ) -> str:
     state, session_id = actor.main, actor.main.id
     template = next((c for c in templates if c.name == name), None)
@@ -144,7 +149,7 @@ async def _run(
 
 
 async def _leave_out_unknown(
-    manager: SessionManager, state: SessionState, template: Template, body: PromptRequest, wish: PromptRequest
+    manager: SessionManager, state: SessionState, template: ConfigCommand, body: PromptRequest, wish: PromptRequest
 ) -> PromptRequest:
     """Leave out the model and the agent of a template that are not here, and tell the person. `wish`: what the client chose.
 
@@ -176,7 +181,7 @@ async def _is_unknown(manager: SessionManager, state: SessionState, body: Prompt
 
 
 async def _native(
-    manager: SessionManager, agent: Agent, name: str, templates: tuple[Template, ...], directory: str
+    manager: SessionManager, agent: Agent, name: str, templates: tuple[ConfigCommand, ...], directory: str
 ) -> SlashCommand:
     """The agent's own command of a name. Raises UnknownCommand, InvalidRequest."""
     [agent] = await with_commands(manager, [agent], directory)
@@ -208,7 +213,7 @@ async def _has_subagents(manager: SessionManager, state: SessionState, body: Pro
 
 
 async def _expand(
-    manager: SessionManager, actor: SessionActor, command: Template, arguments: str, body: PromptRequest, *, subagents: bool
+    manager: SessionManager, actor: SessionActor, command: ConfigCommand, arguments: str, body: PromptRequest, *, subagents: bool
 ) -> PromptRequest:
     """The prompt of a template. `subagents`: whether the agent has any; without, it does a subtask itself."""
     directory = actor.directory

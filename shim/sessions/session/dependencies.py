@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol, get_args
+from typing import get_args
 
 from shim.agents.command_files import CommandFiles
 from shim.agents.directory import AgentDirectory
@@ -14,6 +14,7 @@ from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.config.setups import Setups
+from shim.host.git.projects import Identity
 from shim.host.git.snapshot import Snapshots
 from shim.host.terminals.shell_command import Enclose, leave_command
 from shim.host.trust.trust_store import ProjectTrust
@@ -33,34 +34,12 @@ from universal.tools.accesses import Place
 from universal.unattended_policy import WAIT, UnattendedPolicy
 
 
-class ProjectLike(Protocol):
-    """A project, with the fields that sessions need."""
-
-    @property
-    def id(self) -> str:
-        """Project id: the root commit, or `global`."""
-        ...
-
-    @property
-    def worktree(self) -> str:
-        """Root of the repository, `/` outside of git."""
-        ...
-
-
-class DirectoryProject(ProjectLike, Protocol):
-    """A project that was found for a directory."""
-
-    def path_of(self, directory: str) -> str:
-        """A directory relative to the working tree."""
-        ...
-
-
 async def _place_as_written(directory: str) -> Place:
     """A place without a repository and links, for tests."""
     return Place(directory)
 
 
-async def _no_project(_directory: str) -> DirectoryProject | None:
+async def _no_project(_directory: str) -> Identity | None:
     return None
 
 
@@ -93,7 +72,7 @@ class SessionDeps:
     """Whether a prompt whose client does not say so reaches a working agent, if that can take it in."""
     home: str = "~"
     """The person's home, for `~/` in patterns and paths."""
-    find_project: Callable[[str], Awaitable[DirectoryProject | None]] = _no_project
+    find_project: Callable[[str], Awaitable[Identity | None]] = _no_project
     """Returns the project that a directory is in now. None: that which its sessions were made in."""
     find_place: Callable[[str], Awaitable[Place]] = _place_as_written
     """Finds the place of a session's calls (`Place`). Awaited before an agent starts."""

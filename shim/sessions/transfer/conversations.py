@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from shim.agents.directory import Agent
 from shim.host.files.roots import require
+from shim.host.git.projects import Identity
 from shim.lib import disk
 from shim.lib.errors import InvalidRequest
 from shim.processes.answers import ask
 from shim.sessions.index.manager import SessionManager
-from shim.sessions.session.dependencies import DirectoryProject
 from shim.sessions.session.native_sessions import NativeSession
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.transfer.fork import announce
@@ -78,9 +78,7 @@ async def stored_sessions(manager: SessionManager, agent: Agent, directory: str,
     ]
 
 
-async def open_stored(
-    manager: SessionManager, agent: Agent, id_: str, project: DirectoryProject, directory: str
-) -> SessionRecord:
+async def open_stored(manager: SessionManager, agent: Agent, id_: str, project: Identity, directory: str) -> SessionRecord:
     """Make a session of a conversation, or return the one that has it. Raises InvalidRequest, LimitReached, Forbidden."""
     name, store, model = agent.spec.name, agent.spec.abilities.conversations, agent.catalogue.default_model or "default"
 

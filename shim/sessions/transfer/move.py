@@ -7,16 +7,16 @@ old directory, so their undo restores no files.
 from __future__ import annotations
 
 from shim.host.files.roots import require
+from shim.host.git.projects import Identity
 from shim.lib.errors import InvalidRequest
 from shim.sessions.index.manager import SessionManager
-from shim.sessions.session.dependencies import ProjectLike
 from shim.sessions.undo.undo import settle
 from universal.lib.diffs import relative
 
 LABEL = "moved"
 
 
-async def move(manager: SessionManager, session_id: str, directory: str, project: ProjectLike, path: str) -> None:
+async def move(manager: SessionManager, session_id: str, directory: str, project: Identity, path: str) -> None:
     """Move a session. Does nothing if it is there already. In: `path`, the directory's path in the project.
 
     Raises NotFound; InvalidRequest for a subagent's session and one that is at work; OutsideRoots for what is outside the roots.

@@ -8,7 +8,7 @@ import pytest
 
 from shim.agents._generated.client_commands import CLIENT_COMMANDS
 from shim.agents.offered_commands import BREAKING, RESERVED_NAMES, commands, native_command, withheld
-from shim.sessions.prompts.built_in_commands import BuiltInCommand, templates
+from shim.sessions.prompts.built_in_commands import templates
 from tests.fakes.agents_directory import FakeAgent, agent
 from tests.support.recordings import load_all
 from tests.support.specs import change
@@ -16,7 +16,7 @@ from universal.agents.claude.spec import CLAUDE
 from universal.claude_code import INTERNAL_COMMANDS, WITHHELD_COMMANDS
 from universal.codec import Catalogue
 from universal.lib.jsonvalue import arr, obj
-from universal.slash_commands import SlashCommand
+from universal.slash_commands import ConfigCommand, SlashCommand
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class CommandAgent:
 
 
 def command_descriptions(
-    *agents: CommandAgent, chosen: str | None = None, config: tuple[BuiltInCommand, ...] = ()
+    *agents: CommandAgent, chosen: str | None = None, config: tuple[ConfigCommand, ...] = ()
 ) -> dict[str, str]:
     """Name -> description."""
     found = commands([one.offer() for one in agents], config, chosen)
@@ -66,7 +66,7 @@ def test_claudes_commands_of_no_use_here_are_withheld_with_a_reason() -> None:
 
 
 def test_a_template_keeps_its_name_and_the_agents_command_gets_the_prefix() -> None:
-    config = (BuiltInCommand("exit", "go", "mine"), BuiltInCommand("usage", "count", "mine too"))
+    config = (ConfigCommand("exit", "go", "mine"), ConfigCommand("usage", "count", "mine too"))
     assert command_descriptions(CLAUDE_CODE, config=config) == {
         "exit": "mine",
         "usage": "mine too",
@@ -93,7 +93,7 @@ def test_scenes_of_the_mock_are_offered_only_where_it_is_wanted() -> None:
 
 
 def test_a_description_is_one_line() -> None:
-    config = (BuiltInCommand("go", "go", " two\n\n  lines\r\nof it "),)
+    config = (ConfigCommand("go", "go", " two\n\n  lines\r\nof it "),)
     made = agent("pi", "Pi", Catalogue(commands=(SlashCommand("deep", "a\nb\tc"), SlashCommand("bare"))))
     found = {command.name: command.description for command in commands([made], config)}
     assert found == {"go": "two lines of it", "deep": "a b c", "bare": ""}
@@ -114,7 +114,7 @@ def test_a_name_with_the_prefix_is_the_agents_own_command() -> None:
 
 
 def test_a_command_of_the_config_replaces_the_servers() -> None:
-    mine = BuiltInCommand("review", "mine", "")
+    mine = ConfigCommand("review", "mine", "")
     assert [command.name for command in templates("/p", [mine])] == ["init", "review"]
     assert templates("/p", [mine])[1] is mine
     assert "/p" in templates("/p", [])[0].template

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from shim.host.config import markdown
-from shim.host.config.opencode_config import FILE_LIMIT_BYTES, ConfigCommand, ConfigFiles, describe
+from shim.host.config.opencode_config import FILE_LIMIT_BYTES, ConfigFiles, describe
+from universal.slash_commands import ConfigCommand
 
 
 def write(path: Path, text: str) -> None:

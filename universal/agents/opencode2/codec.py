@@ -171,7 +171,9 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
         if changed.get("model"):
             self._steps.append(Step("model", "POST", "/model", {"model": changed["model"]}))
         if "system" in changed:
-            self._steps.append(wire.system_step(text(changed["system"])))
+            path, system = f"/instructions/entries/{wire.SYSTEM_ENTRY}", text(changed["system"])
+            value = {"value": system} if system else None
+            self._steps.append(Step("system", "PUT" if system else "DELETE", path, value, is_needed=False))
         self._settings |= settings
         yield from self._next_step()
 

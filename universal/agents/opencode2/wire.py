@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from universal.agents import kit
-from universal.agents.kit.opencode import Step
 from universal.agents.opencode2.dialects import Dialect, Msg
 from universal.codec import Catalogue, Mode, Model, Prompt
 from universal.items import Json
@@ -242,11 +241,3 @@ ENDS: Mapping[str, kit.Sign] = {
 
 UNDO = frozenset({"history", "stage", "commit"})
 """Purposes of the requests that cut a conversation."""
-
-
-def system_step(system: str) -> Step:
-    """Return the request that gives a session its system text, or takes it back."""
-    path = f"/instructions/entries/{SYSTEM_ENTRY}"
-    if not system:
-        return Step("system", "DELETE", path, None, is_needed=False)
-    return Step("system", "PUT", path, {"value": system}, is_needed=False)

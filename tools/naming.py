@@ -60,8 +60,6 @@ OPENCODE = re.compile(
 )
 EXCEPTIONS = {
     "outdated": "the command `make outdated`, called as npm's and pip's",
-    "built_in_commands": "commands that an agent brings with it",
-    "BuiltInCommand": "a command that an agent brings with it",
     "known_by": "a field of the messages in stored checkpoints",
     "_known_by": "its value, by which pages of messages keep it",
     "shim/host/files/file_actions.py:tell": "a method of Python's file objects",

@@ -25,10 +25,10 @@ from universal.slash_commands import ConfigCommand, SlashCommand
 
 BY_HAND: Mapping[str, str] = {
     "details": "OpenCode's TUI, by its documentation",
-    "init": "offered by the server itself, as by native (`shim.sessions.prompts.built_in_commands`)",
+    "init": "offered by the server itself, as by native (`shim.sessions.prompts.server_commands`)",
     "pair": "OpenCode 2's TUI, by its public source",
     "restart": "OpenCode 2's TUI, by its public source",
-    "review": "offered by the server itself, as by native (`shim.sessions.prompts.built_in_commands`)",
+    "review": "offered by the server itself, as by native (`shim.sessions.prompts.server_commands`)",
     "settings": "OpenCode 2's TUI, by its public source",
 }
 """Name -> who has it. These cannot be found by tools/client_commands.py."""

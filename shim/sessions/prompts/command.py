@@ -22,8 +22,8 @@ from shim.lib.errors import InvalidRequest
 from shim.processes.child_environment import child_environment
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts.agent_commands import with_commands
-from shim.sessions.prompts.built_in_commands import INIT, INIT_PROMPT
 from shim.sessions.prompts.prompt_request import CAREFUL, SUBTASK, PromptRequest, UnknownChoice, choose
+from shim.sessions.prompts.server_commands import INIT, INIT_PROMPT
 from shim.sessions.prompts.submit import submit
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.session_state import SessionState

@@ -8,7 +8,7 @@ import pytest
 
 from shim.agents._generated.client_commands import CLIENT_COMMANDS
 from shim.agents.offered_commands import BREAKING, RESERVED_NAMES, commands, native_command, withheld
-from shim.sessions.prompts.built_in_commands import templates
+from shim.sessions.prompts.server_commands import templates
 from tests.fakes.agents_directory import FakeAgent, agent
 from tests.support.recordings import load_all
 from tests.support.specs import change

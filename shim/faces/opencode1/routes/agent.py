@@ -18,7 +18,7 @@ from shim.http.operation import Ctx
 from shim.http.services import list_offers
 from shim.lib.errors import InvalidRequest
 from shim.sessions.prompts.agent_commands import with_commands
-from shim.sessions.prompts.built_in_commands import templates
+from shim.sessions.prompts.server_commands import templates
 from universal.tools import tools_of
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from shim.faces.opencode1.wire_event import FACE
 from shim.http.operation import Ctx
 from shim.lib.errors import AnswerNotFound, InvalidRequest
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
-from shim.sessions.prompts.built_in_commands import templates
 from shim.sessions.prompts.command import command as run_command
 from shim.sessions.prompts.command import init as run_init
 from shim.sessions.prompts.compact import compact as run_compact
 from shim.sessions.prompts.prompt_request import SUBTASK, PromptRequest
+from shim.sessions.prompts.server_commands import templates
 from shim.sessions.prompts.shell_turn import shell as run_shell
 from shim.sessions.prompts.structured_answers import check_format
 from shim.sessions.prompts.submit import submit

@@ -27,10 +27,10 @@ from shim.http.operation import Ctx
 from shim.lib import disk
 from shim.lib.errors import Conflict, InvalidRequest
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
-from shim.sessions.prompts.built_in_commands import templates
 from shim.sessions.prompts.command import UnknownCommand
 from shim.sessions.prompts.command import command as run_command
 from shim.sessions.prompts.prompt_request import PromptRequest
+from shim.sessions.prompts.server_commands import templates
 from shim.sessions.prompts.submit import first_text, submit
 from universal.lib.jsonvalue import JsonObject
 from universal.session.entries import PendingPrompt, PromptEntry

@@ -85,10 +85,17 @@ def may_be_held(spec: AgentSpec, demand: Bounds | None) -> bool:
     )
 
 
-def without_sandbox(spec: AgentSpec, why: str, *, is_missed: bool) -> str:
-    """Return the sentence for a person that this agent has no sandbox though it should; "" if nobody misses it."""
-    is_told = why and (is_missed or spec.rules.sandbox.level != "auto")
-    return f"{spec.title} runs without the sandbox that would hold it to your rules. {why}" if is_told else ""
+def sandbox_notice(spec: AgentSpec, bounds: Bounds | None, why: str, *, is_missed: bool) -> str:
+    """Return the sentence for a person that this agent has no sandbox though it should, or a lesser one; "" if nobody cares.
+
+    In: what it is held to, and what `bounds_here` says of it; whether rules of the person do not hold.
+    """
+    is_wanted = is_missed or spec.rules.sandbox.level != "auto" or (bounds is not None and bounds.level == "strict")
+    if not why or not is_wanted:
+        return ""
+    if bounds is None:
+        return f"{spec.title} runs without the sandbox that would hold it to your rules. {why}"
+    return f"{spec.title} runs in a sandbox that holds less than bubblewrap's (docs/sandbox.md). {why}"
 
 
 def level_of(record: SessionRecord, agent: ConfigAgent | None) -> Level:
@@ -119,14 +126,16 @@ def held_keys(spec: AgentSpec, bounds: Bounds | None) -> tuple[str, ...]:
 
 
 async def bounds_here(spec: AgentSpec, wanted: Bounds | None, environ: Mapping[str, str]) -> tuple[Bounds | None, str]:
-    """Return the bounds, and why there are none where the level is `project` and this machine makes no sandboxes."""
-    if wanted is None or wanted.level == "strict":
-        return wanted, ""
+    """Return the bounds that this machine can hold, and why there are none, or why they are held by less than bubblewrap."""
+    if wanted is None:
+        return None, ""
     made_by = await asyncio.to_thread(tool, environ)
+    if wanted.level == "strict":
+        return wanted, made_by.better  # without any tool the start says so
     if made_by.why:
         return None, made_by.why
     is_cut_off = spec.rules.sandbox.own_server and not made_by.has_mounts  # from its own server: it keeps the network
-    return wanted._replace(web=None) if is_cut_off else wanted, ""
+    return wanted._replace(web=None) if is_cut_off else wanted, made_by.better
 
 
 def tool(environ: Mapping[str, str]) -> Tool:

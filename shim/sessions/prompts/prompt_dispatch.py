@@ -15,7 +15,7 @@ import structlog
 
 from shim.agents.directory import Agent
 from shim.agents.login_signs import place
-from shim.agents.sandboxes import bounds, held_keys, level_of, may_be_held, sight_here, without_sandbox
+from shim.agents.sandboxes import bounds, held_keys, level_of, may_be_held, sandbox_notice, sight_here
 from shim.agents.spares.agent_room import WAIT_S
 from shim.host.trust.project_settings import folders_of
 from shim.lib import disk
@@ -399,11 +399,12 @@ class PromptDispatcher:
     def _notify_gaps(self, agent: Agent, unheld_why: str) -> None:
         """Tell a person, once for each agent, which of their rules cannot be enforced with it, and what it leaves out."""
         policy, spec = self._rules.policy(self._state, self._process.chosen[0]), agent.spec
-        gaps = spec.rules.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, self._process.sandbox.bounds))
+        held = self._process.sandbox.bounds
+        gaps = spec.rules.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, held))
         missing = spec.abilities.setup.gaps(self._process.setup(with_project=self.has_project_settings))
         rules_text = gaps_notice(spec.title, gaps) if gaps else ""
         setup_text = setup_notice(spec.title, missing) if missing else ""
-        sandbox_text = without_sandbox(spec, unheld_why, is_missed=bool(gaps))
+        sandbox_text = sandbox_notice(spec, held, unheld_why, is_missed=bool(gaps))
         for kind, text in (("rules", rules_text), ("setup", setup_text), ("sandbox", sandbox_text)):
             if text and (spec.name, kind) not in self._notified:
                 self._notified.add((spec.name, kind))

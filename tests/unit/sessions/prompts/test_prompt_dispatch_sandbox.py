@@ -81,6 +81,20 @@ async def test_where_no_sandbox_can_be_made_only_strict_keeps_its_bounds(
     assert all("There is no program bwrap." in str(event.properties) for event in notices)
 
 
+@pytest.mark.parametrize(("level", "is_told"), [("project", True), ("strict", True), ("auto", False)])
+async def test_a_person_who_wants_a_sandbox_learns_that_it_holds_less(
+    w: World, tool: list[Tool], level: Level, is_told: bool
+) -> None:
+    tool.append(Tool(kind="Landlock", better="There is no program bwrap."))
+    w.agents.limit("one", GAP)
+    w.agents.enclose("one", level, shown=("edit",))
+    w.rules.append(Rule("edit", "*", "deny"))
+    await turn(w, w.session())
+    assert w.agent.options.bounds is not None
+    words = [str(event.properties) for event in w.hub.events]
+    assert any("holds less than bubblewrap's" in text and "There is no program bwrap." in text for text in words) is is_told
+
+
 async def test_the_server_reads_nothing_for_an_agent_in_a_sandbox(w: World, tool: list[Tool]) -> None:
     w.agents.enclose("one", "project")
     session = w.session()

@@ -200,20 +200,20 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool, register: boo
         from shim.cli.agents import of  # late: it loads the whole server
 
         out = screen.console(sys.stdout)
-        screen.print_listening_line(out, running)
-        notifier.ready(f"listening on {running.url}")
-        try:
-            rows = await of(running.app)
-            screen.print_start(out, running, rows, screen.notes(settings, rows))
-            if page:
-                await asyncio.to_thread(show_page, clients.page_url(running.url, settings.directory), browser=browser)
-            url = running.url + (settings.base_path or "").rstrip("/")
-            named = registration(settings, url, os.environ) if register else contextlib.nullcontext()
-            async with mdns.announce(settings, *address):
-                with named:
+        url = running.url + (settings.base_path or "").rstrip("/")
+        # Before the first line: who waits for a line finds the server named.
+        with registration(settings, url, os.environ) if register else contextlib.nullcontext():
+            screen.print_listening_line(out, running)
+            notifier.ready(f"listening on {running.url}")
+            try:
+                rows = await of(running.app)
+                screen.print_start(out, running, rows, screen.notes(settings, rows))
+                if page:
+                    await asyncio.to_thread(show_page, clients.page_url(running.url, settings.directory), browser=browser)
+                async with mdns.announce(settings, *address):
                     await reloader.work(running)
-        finally:
-            notifier.notify_stopping(settings.drain_s and settings.drain_s + DRAIN_EXTRA_S + STOP_S)
+            finally:
+                notifier.notify_stopping(settings.drain_s and settings.drain_s + DRAIN_EXTRA_S + STOP_S)
         return 0
 
     return run(settings, sock, announce, on_hangup=reloader.ask)

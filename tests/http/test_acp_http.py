@@ -116,6 +116,9 @@ async def test_a_stream_is_read_once_and_ends_its_connection(server: Live) -> No
         again = await server.api.raw.get("/acp", headers={**socket.headers, "Accept": "text/event-stream"})
         assert again.status == 400
         await client.begin_prompt(session, "hang")
+        async with asyncio.timeout(WAIT_S):
+            while (await server.api.get("/session/status", status=200)).body.keys() != {session}:
+                pass  # it was sent, and has not begun
         assert socket.stream is not None
         socket.stream.close()
         async with asyncio.timeout(WAIT_S):

@@ -22,6 +22,8 @@ from .support.wire import Json, texts, tools
 TOOL = find_tool(os.environ.get("PATH", os.defpath))
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 TURN_S = 90
+WORDS = 200
+"""Of the text that streams over the kills, ten a second: time for three restarts."""
 
 
 @pytest.fixture(params=[CLAUDE, f"{CLAUDE} in a sandbox", "codex", "pi", "claude-agent-acp"])
@@ -91,7 +93,7 @@ def test_an_open_permission_is_answered_to_the_next_server(server: Bench, kill: 
 def test_text_streams_on_over_kills_at_random(server: Bench, seed: int) -> None:
     chance = random.Random(seed)
     session = server.api.session()
-    server.api.prompt(session, "[scene:drip:600] talk")
+    server.api.prompt(session, f"[scene:drip:{WORDS}] talk")
     wait_for(lambda: texts(server.api.messages(session)), TURN_S, "no text")
     for _ in range(3):
         time.sleep(chance.random())
@@ -102,7 +104,7 @@ def test_text_streams_on_over_kills_at_random(server: Bench, seed: int) -> None:
     messages = until_idle(server, session)
     said = texts(messages)
     assert len(said) == 1, said
-    assert len(said[0].split()) == 600, said
+    assert len(said[0].split()) == WORDS, said
     check_one_turn(server, session)
 
 

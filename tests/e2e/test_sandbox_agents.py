@@ -40,6 +40,8 @@ RULES_ALL: Json = {**RULES, "external_directory": "deny", "webfetch": "deny"}
 SECRET, FAR_SECRET, PAGE = "magenta-inside", "indigo-outside", "ochre-page"
 FIRST = "what the first prompt says"
 MODES = {**dict.fromkeys(("opencode", "opencode-acp", "kilo"), "build"), "codex-acp": "full-access"}
+TELL_NOTHING = ("gemini",)
+"""Agents that tell nothing of what a command has written, so that no card can say what was refused."""
 CASES = ["claude", "codex", *nightly("pi", "claude-agent-acp", "opencode-acp", "opencode")]
 CASES += [ADOPTED[0]] if ADOPTED[0] and ADOPTED[0] not in CASES else []  # `make adopt AGENT=...`
 
@@ -125,16 +127,16 @@ def test_denied_things_do_not_happen_whatever_a_command_does(agent: str, page: s
         assert keys_in(said) == set(KEYS) - shown, "the row of the registry says what the kernel holds"
         assert not (bed.place.project / "made.txt").exists()
         cards = "".join(map(str, (part["state"].get("output", part["state"]) for part in tools(bed.api.messages(watch.session)))))
-        for sentence in ("your rule `edit` denies `*`", "your rule `read` denies `secrets/*`"):
+        for sentence in () if agent in TELL_NOTHING else ("your rule `edit` denies `*`", "your rule `read` denies `secrets/*`"):
             assert sentence in cards, cards
             assert sentence not in said, "the agent is not told more than the kernel says"
-        [before] = bed.agents()
+        before = set(bed.agents())  # Gemini CLI starts itself once more
         config = json.loads(configuration_file(bed.place).read_text())
         configure(bed.place, {**config, "permission": {**RULES_ALL, "edit": "allow"}})
         said = play(bed, watch, stream, "bash:touch sub/later.txt")  # by Landlock, nothing can be made beside what is denied
         assert (bed.place.project / "sub" / "later.txt").exists(), "another rule, another process"
-        [after] = bed.agents()
-        assert after != before
+        after = set(bed.agents())
+        assert before and after and not before & after
         assert said.count(FIRST) >= 2, "the new process goes on with the conversation"
         stream.close()
 

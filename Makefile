@@ -29,8 +29,8 @@ cluster-chaos: .venv/.dev  ## faults on a cluster at work, its promises checked:
 outlive: .venv/.dev  ## turns of four agents over kill -9, restarts and aborts of their server, with a seed of chance
 	$(BIN)pytest -q tests/e2e/test_outlive.py -m "e2e" $(ARGS)
 
-test: .venv/.dev  ## all tests but the slow and the end-to-end ones
-	$(BIN)pytest -q -n auto --dist worksteal $(ARGS)
+test: .venv/.dev  ## all tests but the slow, the end-to-end ones, and those that measure (`make micro`)
+	$(BIN)pytest -q -n auto --dist worksteal --ignore=tests/micro $(ARGS)
 
 test-slow: .venv/.dev  ## faults of agents and of the machine, clusters of processes, spoiled recordings, planted bugs: some minutes
 	$(BIN)pytest -q -n auto --dist worksteal -m "slow and not nightly and not e2e" $(ARGS)

@@ -6,12 +6,15 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from tests.process.support import BOUND_S, Nursery, until_empty
+from tests.process.test_two_servers import Server, server
+from tests.support.nats_server import NatsServer
 
 
 @pytest_asyncio.fixture(params=["pipes", "holder"])
@@ -40,3 +43,23 @@ async def spawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
             await asyncio.sleep(0.005)
     assert asyncio.all_tasks() - tasks - {asyncio.current_task()} == set()
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+@pytest.fixture
+def nats(tmp_path: Path) -> Iterator[NatsServer]:
+    nats = NatsServer(tmp_path / "nats")
+    nats.start()
+    yield nats
+    nats.stop()
+
+
+@pytest.fixture
+def two_nodes(request: pytest.FixtureRequest, tmp_path: Path, nats: NatsServer) -> Iterator[tuple[Server, Server]]:
+    """Two servers of a cluster with data directories of their own, for one project. NODE_SETTINGS of a module are theirs."""
+    data = [str(tmp_path / name) for name in ("one", "two")]
+    shared = {"SHIM_CLUSTER": nats.url, **getattr(request.module, "NODE_SETTINGS", {})}
+    with (
+        server(tmp_path, **shared, SHIM_DATA_DIR=data[0]) as one,
+        server(tmp_path, **shared, SHIM_DATA_DIR=data[1]) as two,
+    ):
+        yield one, two

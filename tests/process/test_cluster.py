@@ -22,25 +22,6 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 PROMPT = {"parts": [{"type": "text", "text": "echo mine"}]}
 
 
-@pytest.fixture
-def nats(tmp_path: Path) -> Iterator[NatsServer]:
-    nats = NatsServer(tmp_path / "nats")
-    nats.start()
-    yield nats
-    nats.stop()
-
-
-@pytest.fixture
-def two_nodes(tmp_path: Path, nats: NatsServer) -> Iterator[tuple[Server, Server]]:
-    """Two servers with data directories of their own, for one project."""
-    data = [str(tmp_path / name) for name in ("one", "two")]
-    with (
-        server(tmp_path, SHIM_CLUSTER=nats.url, SHIM_DATA_DIR=data[0]) as one,
-        server(tmp_path, SHIM_CLUSTER=nats.url, SHIM_DATA_DIR=data[1]) as two,
-    ):
-        yield one, two
-
-
 def rename(node: Server, session: str) -> None:
     """A request that is answered when all that came before it is stored."""
     assert node.ask("PATCH", f"/session/{session}", {"title": "kept"})[0] == 200

@@ -4,39 +4,18 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.process.test_serve import START_S
-from tests.process.test_two_servers import Server, server, until
-from tests.support.nats_server import NatsServer
+from tests.process.test_two_servers import Server, until
 
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
+NODE_SETTINGS = {"SHIM_MCP": "true"}
+
 pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
-
-
-@pytest.fixture
-def nats(tmp_path: Path) -> Iterator[NatsServer]:
-    nats = NatsServer(tmp_path / "nats")
-    nats.start()
-    yield nats
-    nats.stop()
-
-
-@pytest.fixture
-def two_nodes(tmp_path: Path, nats: NatsServer) -> Iterator[tuple[Server, Server]]:
-    """Two servers of a cluster that serve `/mcp`."""
-    data = [str(tmp_path / name) for name in ("one", "two")]
-    shared = {"SHIM_CLUSTER": nats.url, "SHIM_MCP": "true"}
-    with (
-        server(tmp_path, **shared, SHIM_DATA_DIR=data[0]) as one,
-        server(tmp_path, **shared, SHIM_DATA_DIR=data[1]) as two,
-    ):
-        yield one, two
 
 
 def use(node: Server, tool: str, **arguments: Any) -> Any:

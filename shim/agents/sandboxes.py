@@ -264,12 +264,13 @@ def _enclosure(
     writable, fixed = (
         list(map(str, _first_places(names, environ))) for names in ((*use.folders, *use.files, *use.paths), use.fixed)
     )
+    own = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - an empty folder is mounted there
     return Enclosure(
         bounds,
         directory,
         repository_above(directory),
         environ.get("HOME") or os.sep,
-        environ.get("TMPDIR") or "/tmp" if tool(environ).has_mounts else _temporary(directory, environ),  # noqa: S108 - its own
+        own if tool(environ).has_mounts else _temporary(directory, environ),
         writable=writable,
         fixed=fixed,
         readable=[*programs(program, environ), PACKAGE, *also],

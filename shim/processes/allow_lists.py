@@ -89,7 +89,10 @@ def grants(places: Mapping[str, Verdict]) -> list[tuple[str, str]]:
 
 
 def _expand(path: str, verdict: Verdict, places: Mapping[str, Verdict], on_the_way: set[str]) -> Iterator[tuple[str, str]]:
-    """The grants of a place: itself, or what lies in it one by one. Links are left out: what they lead to has its own grant."""
+    """The grants of a place: itself, or what lies in it one by one.
+
+    Links are left out: what they lead to has its own grant.
+    """
     if path not in on_the_way:
         yield verdict, path
         return

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.test_cluster import nats
 from tests.process.test_cluster_placement import node_settings
 from tests.process.test_serve import RUN, START_S, environment
 from tests.process.test_two_servers import server, until
 from tests.support.nats_server import NatsServer
 
-__all__ = ["nats"]
 pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 

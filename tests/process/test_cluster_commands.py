@@ -15,11 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.process.test_cluster import nats, two_nodes
 from tests.process.test_serve import START_S
 from tests.process.test_two_servers import Server, until
 
-__all__ = ["nats", "two_nodes"]
 pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 LOST_S = 15.0

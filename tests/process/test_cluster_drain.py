@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.test_cluster import nats, two_nodes
 from tests.process.test_cluster_commands import events_of, of_type
 from tests.process.test_cluster_placement import node_settings
 from tests.process.test_serve import SLACK_S, START_S, STOP_S
 from tests.process.test_two_servers import Server, server, until
 from tests.support.nats_server import NatsServer
 
-__all__ = ["nats", "two_nodes"]
 pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 QUICK_S = 1.0

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.test_cluster import nats
 from tests.process.test_cluster_commands import LOST_S, events_of, of_type
 from tests.process.test_serve import RUN
 from tests.process.test_two_servers import Server, server, until
 from tests.support.nats_server import NatsServer
 
-__all__ = ["nats"]
 pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 

@@ -16,13 +16,11 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
-from tests.process.test_cluster import nats
 from tests.process.test_cluster_commands import LOST_S, events_of
 from tests.process.test_cluster_placement import node_settings
 from tests.process.test_two_servers import SEEN_S, Server, server, until
 from tests.support.nats_server import NatsServer
 
-__all__ = ["nats"]
 pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 BAD_GATEWAY = 1014

@@ -14,12 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.process.test_cluster import nats
 from tests.process.test_serve import START_S
 from tests.process.test_two_servers import Server, server, until
 from tests.support.nats_server import NatsServer
 
-__all__ = ["nats"]
 pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 FACES = ("/event", "/global/event", "/api/event")

@@ -22,7 +22,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.process.test_cluster import nats
 from tests.process.test_cluster_commands import events_of, of_type
 from tests.process.test_cluster_placement import node_settings
 from tests.process.test_serve import SLACK_S, STOP_S
@@ -33,7 +32,6 @@ from tools.chaos.evidence import Evidence, SessionReading
 from tools.chaos.readings import read_events
 from tools.chaos.streams import Hopper
 
-__all__ = ["nats"]
 pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
 
 DRAIN_S = 20

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.test_cluster import nats
 from tests.process.test_cluster_placement import node_settings, owner_of
 from tests.process.test_serve import RUN, SLACK_S, START_S, STOP_S, environment
 from tests.process.test_two_servers import server, until
 from tests.support.nats_server import NatsServer
 
-__all__ = ["nats"]
 pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 OTHER_FORMAT = "import shim.cluster.nats.layout as layout; layout.FORMAT = '0'\n" + RUN

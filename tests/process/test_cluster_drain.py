@@ -61,7 +61,7 @@ def test_a_running_turn_ends_and_idle_sessions_go_on_elsewhere_at_once(two_nodes
     assert other.texts(busy)[-2:] == ["echo on", "on"]
 
 
-def test_a_turn_that_does_not_end_in_time_fails_once(tmp_path: Path, nats: NatsServer) -> None:
+def test_a_turn_that_does_not_end_in_time_and_the_prompt_behind_it_fail_once_each(tmp_path: Path, nats: NatsServer) -> None:
     with (
         server(tmp_path, **node_settings(tmp_path, nats, "stopping", SHIM_DRAIN_SECONDS=str(QUICK_S))) as stopping,
         server(tmp_path, **node_settings(tmp_path, nats, "other")) as other,
@@ -74,12 +74,13 @@ def test_a_turn_that_does_not_end_in_time_fails_once(tmp_path: Path, nats: NatsS
         terminate(stopping)
         assert stopping.process.wait(QUICK_S + STOP_S + SLACK_S) == 0
         until(lambda: of_type(events, "session.idle", session))
-        (error,) = errors(other, session)
-        assert "The server stopping was stopped while this turn ran, and the turn did not end within 1 seconds" in error
+        failed, unread = errors(other, session)
+        assert "The server stopping was stopped while this turn ran, and the turn did not end within 1 seconds" in failed
+        assert "The server was stopped before the agent got this prompt." in unread
         assert "echo later" in other.texts(session), "what was accepted is still there"
         other.prompt(session, "echo on")
         until(lambda: len(of_type(events, "session.idle", session)) == 2)
-        assert len(of_type(events, "session.error", session)) == 1
+        assert len(of_type(events, "session.error", session)) == 2, "one for each prompt"
         assert other.texts(session)[-1] == "on"
 
 

@@ -1,6 +1,6 @@
 """Agents that speak the Agent Client Protocol (JSON-RPC 2.0 over stdio): one codec for all of them.
 
-The agent answers `initialize` with the version that is spoken: 1, or the draft of 2 (`turns`, `turns2`).
+An agent that answers `initialize` with another version than 1 is refused.
 Parts: `profiles` (which agents, data), `setup` (models, modes, settings), `speech` (items), `tools` (tool calls),
 `asks` (permissions, forms), `claude` (Claude that asks for every call), `host` (files, terminals), `errors` (ends
 and errors), `context` (what they share).
@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from universal.agents import kit
-from universal.agents.acp import errors, version2
+from universal.agents.acp import errors
 from universal.agents.acp.asks import AskAlways, Asks
 from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.ends import HISTORY, LATE_S
@@ -28,8 +28,7 @@ from universal.agents.acp.profiles import Profile
 from universal.agents.acp.setup import Change, MissingChoice, Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.turns import Connection, Turns
-from universal.agents.acp.turns2 import Turns2
-from universal.agents.acp.wire import ABORTED, CLIENT_1, CLIENT_2, ENCLOSED_1, IGNORED, OWN_WORK_ENDS, RETRYING, server_of
+from universal.agents.acp.wire import ABORTED, CLIENT, ENCLOSED_CLIENT, IGNORED, OWN_WORK_ENDS, RETRYING, server_of
 from universal.claude_code import UNCHECKED, access_metadata
 from universal.codec import IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, WriteLine
 from universal.codec import Stop as StopProcess
@@ -45,8 +44,8 @@ from universal.shell import is_read_only
 from universal.tools.claude import TOOLS
 from universal.turn import Input
 
-VERSIONS = (1, version2.VERSION)
-"""Versions of the protocol that are spoken here."""
+VERSION = 1
+"""The version of the protocol that is spoken here."""
 
 
 class AcpCodec(kit.BaseCodec[Context]):
@@ -118,9 +117,8 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def start(self) -> list[Output]:
         """Send the handshake. Its answer creates the session, which fills `catalogue`."""
-        client = CLIENT_1 if self._options is None or self._options.bounds is None else ENCLOSED_1
-        params: Msg = {"protocolVersion": self._profile.protocol, **client, **CLIENT_2}
-        return [self._ask("initialize", params)]
+        client = CLIENT if self._options is None or self._options.bounds is None else ENCLOSED_CLIENT
+        return [self._ask("initialize", {"protocolVersion": VERSION, **client})]
 
     def _needs_all_asked(self, rules: Iterable[Rule]) -> bool:
         """Return whether the agent must ask for every call, because one of these rules may forbid it."""
@@ -247,9 +245,6 @@ class AcpCodec(kit.BaseCodec[Context]):
         return [output for message in self._joiner.add(line) for output in self._receive(message)]
 
     def _receive(self, line: bytes) -> list[Output]:
-        """Read one message. Version 2 also has batches of them."""
-        if line.startswith(b"[") and isinstance(self._turns, Turns2):
-            return [output for message in version2.batch_of(line) for output in self._receive(message)]
         match self._rpc.classify(line):
             case Request() as request:
                 return self._stamp(self._turns.on_request(request, line))
@@ -313,17 +308,10 @@ class AcpCodec(kit.BaseCodec[Context]):
             yield from self._fail_setup(errors.response_error(msg.error), msg.raw)
             return
         agent = obj(msg.result)
-        version = agent.get("protocolVersion", self._profile.protocol)
-        if version not in VERSIONS:
-            yield from self._fail_setup(errors.other_protocol(self._profile.title, version, VERSIONS), msg.raw)
+        version = agent.get("protocolVersion", VERSION)
+        if version != VERSION:
+            yield from self._fail_setup(errors.other_protocol(self._profile.title, version, VERSION), msg.raw)
             return
-        if version == version2.VERSION:
-            if not version2.has_sessions(agent):
-                yield from self._fail_setup(errors.no_sessions(self._profile.title), msg.raw)
-                return
-            agent = version2.agent_of(agent)
-            self._setup.version = version2.VERSION
-            self._turns = Turns2(self._conn)
         self._conn.agent = agent
         capabilities = obj(agent.get("agentCapabilities"))
         self._setup.images = obj(capabilities.get("promptCapabilities")).get("image") is True
@@ -353,9 +341,8 @@ class AcpCodec(kit.BaseCodec[Context]):
         setup = self._options.setup if self._options else NO_SETUP
         own = setup.shim_server
         servers = [s for s in setup.servers if s is own or not self._profile.abilities.setup.reads_own]
-        has_local, has_remote = capabilities.get("stdio") is not False, capabilities.get("http") is True
+        has_remote = capabilities.get("http") is True
         refusals = {
-            "takes no local MCP servers": [s.name for s in servers if s.command and not has_local],
             "takes no remote MCP servers": [s.name for s in servers if s.url and not has_remote],
             "would show `environment` and `headers` of MCP servers to all users of this machine": [
                 s.name for s in servers if self._profile.shows_servers and s is not own and (s.environment or s.headers)
@@ -364,7 +351,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         left_out = {name for names in refusals.values() for name in names}
         if own is not None and self._profile.shows_servers:
             servers[-1] = replace(own, headers=dict.fromkeys(own.headers, f"${{{HEADER_VARIABLE}}}"))
-        params["mcpServers"] = [server_of(s, self._setup.version) for s in servers if s.name not in left_out]
+        params["mcpServers"] = [server_of(s) for s in servers if s.name not in left_out]
         for why, names in refusals.items():
             if names:
                 text = f"{self._profile.title} {why}, so these have no effect: {', '.join(names)}."

@@ -1,21 +1,19 @@
 """The signs of a turn's end in the Agent Client Protocol, and how long more of the turn is waited for after each.
 
     sign                                                        more may come for
-    the answer to `session/prompt`; `idle` in version 2         LATE_S after it, and after each update
+    the answer to `session/prompt`                              LATE_S after it, and after each update
       with calls that have no result                            CALLS_S
       without a word, a call or an error                        SILENT_S
-    `idle` before the agent has accepted the prompt (version 2) ACCEPT_S, for the acceptance or new work
     of work that the agent began without a prompt:
       a usage with its cost, a title, `_qwencode/end_turn`      LATE_S, CALLS_S with open calls
       nothing, for a while                                      OWN_S, OWN_CALLS_S with open calls
-      `idle` in version 2                                       LATE_S
     an interrupt of ours, after its answer                      LATE_S
     the end of the process                                      nothing: the turn ends with what the agent has said
     an error that the agent could not read a request            nothing, if one request waits: it is answered by this
     an answer of the handshake that does not come               `Profile.handshake_s`, then the process is given up
     the answer to `session/load`, which ends a history          LATE_S after it, and after each update
 
-In version 1 only the answer ends a prompt, and there is no request with which the agent could be asked.
+Only the answer ends a prompt, and there is no request with which the agent could be asked.
 """
 
 from __future__ import annotations
@@ -34,8 +32,6 @@ CALLS_S = 1.0
 """Seconds for the result of a call that the agent has left open."""
 SILENT_S = 2.0
 """Seconds for an answer of which nothing has come."""
-ACCEPT_S = 10.0
-"""Seconds for the acceptance of a prompt, after work has ended that may be that of the prompt."""
 OWN_S = 2.0
 """Seconds of silence that end work of the agent's own, of which no end is told."""
 OWN_CALLS_S = 30.0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from universal.agents import kit
@@ -96,20 +96,13 @@ def too_old(title: str, version: str, needed: str) -> Msg:
     return make(f"{name} cannot be held to your permission rules. Update it to {needed} or newer.", "agent_too_old")
 
 
-def other_protocol(title: str, version: object, spoken: Sequence[int]) -> Msg:
+def other_protocol(title: str, version: object, spoken: int) -> Msg:
     """Return the error for an agent that answers `initialize` with a protocol version that is unknown here."""
-    versions = " and ".join(map(str, spoken))
     message = (
-        f"{title} answered with version {version} of the Agent Client Protocol, but this server speaks {versions}. "
-        f"Install a version of {title} that speaks one of them, or update opencode-shim."
+        f"{title} answered with version {version} of the Agent Client Protocol, but this server speaks {spoken}. "
+        f"Install a version of {title} that speaks it, or update opencode-shim."
     )
     return make(message, "protocol_version")
-
-
-def no_sessions(title: str) -> Msg:
-    """Return the error for an agent of version 2 that offers no sessions."""
-    message = f"{title} offers no sessions (`capabilities.session`), so it cannot be prompted. Check its command in the settings."
-    return make(message, "no_sessions")
 
 
 def wants_login(error: Msg) -> bool:
@@ -124,7 +117,7 @@ def response_error(error: Msg, logins: object = None, login_hint: str = "") -> M
     message = readable(get_text(data, "message", "details") or get_text(error, "message") or "The agent reported an error.")
     message = message.removeprefix("Internal error: ") or message
     if number == AUTH_REQUIRED:
-        names = ", ".join(name for name in (get_text(obj(login), "name", "id", "methodId") for login in arr(logins)) if name)
+        names = ", ".join(name for name in (get_text(obj(login), "name", "id") for login in arr(logins)) if name)
         made = make(message, "authentication_failed")
         if login_hint:
             made["details"]["hint"] = login_hint

@@ -36,11 +36,11 @@ def _methods(methods: Json) -> Iterator[Msg]:
 
 
 def _id(method: Msg) -> str:
-    return get_text(method, "id", "methodId")
+    return get_text(method, "id")
 
 
 def _text(method: Msg) -> str:
-    return " ".join(get_text(method, key) for key in ("id", "methodId", "name", "description"))
+    return " ".join(get_text(method, key) for key in ("id", "name", "description"))
 
 
 def _is_answered(method: Msg, names: set[str], key_variables: Sequence[str]) -> bool:

@@ -14,9 +14,6 @@ from universal.items import Json
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr, obj
 
-_PHASES = {"in_progress": "started", "completed": "completed", "failed": "failed", "cancelled": "failed"}
-"""Status of a `compaction_update` -> phase of the status item."""
-
 
 @dataclass(slots=True)
 class Notes:
@@ -53,14 +50,6 @@ class Notes:
         compacting, self._compacting = self._compacting, False
         if compacting:
             yield self.ctx.status("compaction", None, {"phase": "failed" if failed else "completed", "auto": False}, raw)
-
-    def compaction(self, update: Msg, raw: Json) -> Iterator[Fact]:
-        """Report `compaction_update` of version 2. One that a person requested is reported with its prompt instead."""
-        phase = _PHASES.get(get_text(update, "status"))
-        if phase and not self._compacting:
-            yield self.ctx.status("compaction", get_text(update, "error") or None, {"phase": phase, "auto": True}, raw)
-        else:
-            self.ctx.ignore("compaction_update")
 
     def title(self, title: str, raw: Json) -> Iterator[Fact]:
         """Report the agent's title of the conversation when it changes.

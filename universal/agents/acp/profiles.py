@@ -59,8 +59,6 @@ class Profile:
     rules: AgentRules = RULES
     """The protocol has no way to leave a project's settings out."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    protocol: int = 1
-    """Version of the protocol that is requested. The agent's answer says which one is spoken."""
     handshake_s: float = 60.0
     """Seconds that a prompt waits for each answer of the handshake. Gemini CLI takes 10 s for one, `opencode acp` up to 40 s."""
     tells_commands: bool = False

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from universal.agents.acp.context import Msg
 from universal.agents.acp.profiles import DEFAULT, Profile
-from universal.agents.acp.version2 import VERSION
 from universal.codec import Catalogue, Mode, Model, Prompt
 from universal.items import Json
 from universal.lib.jsonline import get_int, get_text
@@ -100,7 +99,6 @@ class Setup:
     """The settings of one session."""
 
     profile: Profile
-    version: int = 1
     images: bool = False
     options: list[Msg] = field(default_factory=list[Msg])
     modes: list[Msg] = field(default_factory=list[Msg])
@@ -132,14 +130,12 @@ class Setup:
             usual = next((word for word in _BUILD_WORDS if word in self._mode_values()), self.mode_now)
             self._initial["mode"] = usual
         self.model = self._current("model") or self._legacy_model
-        if self.version == VERSION:
-            self.read_commands(result.get("availableCommands"))
 
     def read_options(self, options: Json) -> None:
         """Replace all options by `configOptions`. Anything but a list is ignored."""
         if isinstance(options, list):
-            rows = [{**obj(row), "id": get_text(obj(row), "id", "configId")} for row in arr(options)]
-            self.options = [row for row in rows if row["id"]]
+            rows = [obj(row) for row in arr(options)]
+            self.options = [row for row in rows if get_text(row, "id")]
             if self._option("mode"):
                 self.mode_now = self._current("mode")
 
@@ -151,7 +147,7 @@ class Setup:
                 get_text(row, "name").removeprefix("/"), get_text(row, "description"), get_text(obj(row.get("input")), "hint")
             )
             for row in rows
-            if get_text(row, "name") and get_text(row, "type") in ("", "command")
+            if get_text(row, "name")
         )
         return len(self.commands)
 
@@ -291,8 +287,6 @@ class Setup:
         if value not in self._values(option):
             return MissingChoice(setting.partition(":")[0], value)
         params: Msg = {"sessionId": session_id, "configId": get_text(option, "id"), "value": value}
-        if self.version == VERSION:
-            params["type"] = "id"
         return Change(setting, "session/set_config_option", params, value)
 
     def note_change(self, change: Change, result: Msg) -> None:

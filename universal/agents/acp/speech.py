@@ -17,7 +17,6 @@ from universal.agents.acp import tools
 from universal.agents.acp.context import Context, Msg
 from universal.codec import Fact
 from universal.items import ContentPart, ImagePart, Item, ItemStatus, Json
-from universal.lib.growing_text import GrowingText
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import obj
 
@@ -151,8 +150,6 @@ class Transcript(kit.Items[Context]):
     """Whether a message has begun since `begin`."""
     ids: CallIds = field(init=False)
     _open: _Message | None = None
-    _ended: set[str] = field(default_factory=set[str])
-    """Native ids of messages that were completed."""
 
     def __post_init__(self) -> None:
         self.ids = CallIds(self.calls)
@@ -187,27 +184,6 @@ class Transcript(kit.Items[Context]):
         message.parts[-1].growing.add(text)
         yield self.delta(message.item_id, message.native_id, text, len(message.parts) - 1, kind, raw)
 
-    def replace(self, kind: kit.PartKind, blocks: list[Msg], native_id: str, raw: Json) -> Iterator[Fact]:
-        """Set the whole content of a message.
-
-        If it continues the text so far, the rest is a delta. Other text is seen when the message is completed.
-        """
-        message = self._open
-        is_repeat = message is not None and not message.calls and native_id in message.ids
-        if native_id in self._ended and not is_repeat:
-            self.ctx.ignore("whole message that is over")
-            return
-        parts = [part for part in message.parts if part.kind == kind] if message is not None and is_repeat else []
-        before, text = "".join(part.growing.text for part in parts), "".join(map(tools.block_text, blocks))
-        if text.startswith(before):
-            yield from self.chunk(kind, {"type": "text", "text": text[len(before) :]}, native_id, raw)
-        else:
-            for index, part in enumerate(parts):
-                part.growing = GrowingText("" if index else text)
-        for block in blocks if not is_repeat else []:
-            if not tools.block_text(block):
-                yield from self.chunk(kind, block, native_id, raw)
-
     def _begins_message(self, native_id: str) -> bool:
         """Return whether a chunk with this id begins another message."""
         message = self._open
@@ -227,7 +203,6 @@ class Transcript(kit.Items[Context]):
         message, self._open = self._open, None
         if message is None:
             return
-        self._ended |= message.ids
         metadata: Msg = (
             dict(kit.INTERRUPTED) if interrupted else {"finish": finish or ("tool-calls" if message.calls else "stop")}
         )

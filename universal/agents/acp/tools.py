@@ -176,7 +176,7 @@ def arguments_of(call: Call) -> Msg:
         if path:
             arguments["path"] = path
     if call.kind == "edit" and len(diffs) == 1 and not any(key in arguments for key in _EDIT_KEYS):
-        old, new = _sides(diffs[0])
+        old, new = get_text(diffs[0], "oldText"), get_text(diffs[0], "newText")
         if len(old) + len(new) <= _EDIT_CHARS:
             arguments.update({"oldText": old, "newText": new})
     if call.kind == "search" and call.title and not any(arguments.get(key) for key in _SEARCH_KEYS):
@@ -271,7 +271,7 @@ def _paths(call: Call | None, request: Msg, raw_input: Msg) -> list[str]:
         *(get_text(raw_input, key) for key in (*_PATH_KEYS, "destination", "newPath", "new_path", "to")),
         *_listed_paths(raw_input),
         *(path for patch in patches for path in _PATCH_PATH.findall(patch)),
-        *(get_text(block, key) for block in blocks if block.get("type") == "diff" for key in ("path", "oldPath")),
+        *(get_text(block, "path") for block in blocks if block.get("type") == "diff"),
         *(get_text(place, "path") for place in places),
     ]
     return [path for path in dict.fromkeys(paths) if path]
@@ -460,7 +460,7 @@ def _files(call: Call) -> Iterator[FileRefPart]:
         path = get_text(diff, "path")
         if len(diffs) == 1 and not path.startswith("/"):
             path = _first_path(call)
-        created = _is_created(diff)
+        created = diff.get("oldText") is None
         exact = _exact_patch(call) if len(diffs) == 1 and not created else ""
         text = exact or _block_diff(diff, path)
         yield FileRefPart(path=path, action="write" if created else "patch", diff=text or None)
@@ -496,11 +496,6 @@ def pending_diff(call: Call) -> str:
     return patch or "".join(_block_diff(diff, get_text(diff, "path")) for diff in _diffs(call))
 
 
-def _is_created(diff: Msg) -> bool:
-    """Return whether a diff creates a file: by `operation` in version 2, by the missing `oldText` in version 1."""
-    return diff.get("operation") == "add" if "operation" in diff else diff.get("oldText") is None
-
-
 _PATCHED_FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
 _PATCH_END = re.compile(r"^\*\*\* (?:End Patch|End of File|Move to: .*)\n?", re.MULTILINE)
 
@@ -515,13 +510,6 @@ def _patched_files(call: Call) -> Iterator[FileRefPart]:
         yield FileRefPart(path=path, action="write" if operation == "Add" else "patch", diff=diff or None)
 
 
-def _sides(diff: Msg) -> tuple[str, str]:
-    """Return the texts before and after a diff of a call's content."""
-    return patch_sides(get_text(diff, "patch")) if "operation" in diff else (get_text(diff, "oldText"), get_text(diff, "newText"))
-
-
 def _block_diff(diff: Msg, path: str) -> str:
-    """Return a diff of a call's content as a unified diff. Version 2 sends the patch itself."""
-    if "operation" in diff:
-        return get_text(diff, "patch")
-    return unified_diff(path, get_text(diff, "oldText"), get_text(diff, "newText"), created=_is_created(diff))
+    """Return a diff of a call's content as a unified diff."""
+    return unified_diff(path, get_text(diff, "oldText"), get_text(diff, "newText"), created=diff.get("oldText") is None)

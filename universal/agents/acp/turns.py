@@ -1,8 +1,7 @@
-"""A turn in version 1 of the Agent Client Protocol, from the prompt to its answer, and updates outside of prompts.
+"""A turn of the Agent Client Protocol, from the prompt to its answer, and updates outside of prompts.
 
 The answer to the prompt is the sign of its end, and agents send updates after it. They belong to the turn until nothing has come
 for a while (`ends`). An update that comes later, or without a prompt, begins a turn of the agent's own. It ends in the same way.
-The turns of version 2 are in `turns2`.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def _attachment_block(item: Attachment, *, images: bool, embedded: bool) -> Msg:
     return _text(kit.attachment_text(item))
 
 
-# --- a turn of version 1 ----------------------------------------------------------------------------------------
+# --- a turn ----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -80,7 +79,7 @@ class Connection:
     notes: Notes
     spending: PromptCost
     agent: Msg = field(default_factory=dict[str, Json])
-    """The result of `initialize`, in the terms of version 1."""
+    """The result of `initialize`."""
     session: str = ""
     waiting: list[Prompt] = field(default_factory=list[Prompt])
     """Prompts that are not written yet."""
@@ -114,12 +113,7 @@ class Turns:
     @property
     def is_at_work(self) -> bool:
         """Whether a turn is open, so that the next prompt must wait."""
-        return self._is_announced or self._own or self._ending is not None
-
-    @property
-    def _is_announced(self) -> bool:
-        """Whether the agent is at work on something whose end it will report."""
-        return self._running is not None
+        return self._running is not None or self._own or self._ending is not None
 
     # --- commands -------------------------------------------------------------------------------------
 
@@ -296,7 +290,7 @@ class Turns:
             yield self._conn.ctx.report_unparsed(kind or "update without kind", "unknown session update", msg.raw, digest(line))
         elif self._conn.session and session_id and session_id != self._conn.session:
             self._conn.ctx.ignore("update of another session")
-        elif self._is_announced:
+        elif self._running is not None:
             yield from self.SPEAKS[kind](self, update, msg.raw)
         else:
             yield from self._speak(kind, update, msg.raw)

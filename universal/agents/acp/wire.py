@@ -7,20 +7,18 @@ import re
 from universal.agents.acp.context import Msg
 from universal.setup import McpServer
 
-_CLIENT: Msg = {"name": "opencode-shim", "title": "opencode-shim", "version": "1"}
-CLIENT_1: Msg = {
-    "clientInfo": _CLIENT,
+_INFO: Msg = {"name": "opencode-shim", "title": "opencode-shim", "version": "1"}
+CLIENT: Msg = {
+    "clientInfo": _INFO,
     "clientCapabilities": {
         "fs": {"readTextFile": True, "writeTextFile": True},
         "terminal": True,
         "elicitation": {"form": {}},
     },
 }
-"""Fields of `initialize` in version 1. Files and terminals: `host`, ADR 14. Questions come as forms."""
-ENCLOSED_1: Msg = {"clientInfo": _CLIENT, "clientCapabilities": {"elicitation": {"form": {}}}}
+"""Fields of `initialize`. Files and terminals: `host`, ADR 14. Questions come as forms."""
+ENCLOSED_CLIENT: Msg = {"clientInfo": _INFO, "clientCapabilities": {"elicitation": {"form": {}}}}
 """The same for an agent in a sandbox: what we read, wrote and ran for it would be outside."""
-CLIENT_2: Msg = {"info": _CLIENT, "capabilities": {"elicitation": {"form": {}}}}
-"""The same in version 2. Both are sent, because only the answer says which version is spoken."""
 
 IGNORED: dict[str, str] = {
     "user_message_chunk": "an echo of the prompt, or history",
@@ -58,12 +56,11 @@ SUSPECT = "API Error"
 """Beginning of a message of claude-agent-acp that an error response may repeat."""
 
 
-def server_of(server: McpServer, version: int) -> Msg:
-    """An MCP server as a session of this version of the protocol takes it. It has no field for a limit of time."""
+def server_of(server: McpServer) -> Msg:
+    """An MCP server as a session takes it. It has no field for a limit of time."""
     if server.url:
         headers = [{"name": name, "value": value} for name, value in server.headers.items()]
         return {"type": "http", "name": server.name, "url": server.url, "headers": headers}
     program, *words = server.argv
     environment = [{"name": name, "value": value} for name, value in server.environment.items()]
-    kind = {"type": "stdio"} if version > 1 else {}
-    return {**kind, "name": server.name, "command": program, "args": words, "env": environment}
+    return {"name": server.name, "command": program, "args": words, "env": environment}

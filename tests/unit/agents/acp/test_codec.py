@@ -280,6 +280,23 @@ def test_the_wait_for_the_handshake_ends_with_the_prompt_or_its_interrupt() -> N
     assert (talk.methods()[-1], talk.timers) == ("session/prompt", {})
 
 
+@pytest.mark.parametrize("version", [0, 2, "2", None, 2.5])
+def test_a_version_that_is_not_spoken_is_refused_with_a_sentence(version: Any) -> None:
+    talk = Talk().launch()
+    talk.send(Prompt("p", "hi"))
+    assert talk.written_lines()[0]["params"]["protocolVersion"] == 1
+    talk.answer("initialize", {"protocolVersion": version})
+    [error] = [out.data for out in talk.outputs if isinstance(out, Fact) and isinstance(out.data, ErrorData)]
+    assert error.message == (
+        f"Own answered with version {version} of the Agent Client Protocol, but this server speaks 1. "
+        "Install a version of Own that speaks it, or update opencode-shim."
+    )
+    assert error.code == "protocol_version"
+    assert [out.input for out in talk.outputs if isinstance(out, Signal)] == [Input.FAILED]
+    assert any(isinstance(out, Stop) for out in talk.outputs)
+    assert talk.methods() == ["initialize"]
+
+
 @pytest.mark.parametrize(("command", "seconds"), [("/opt/agent", HANDSHAKE_S), ("npx", DOWNLOAD_S), ("/usr/bin/uvx", DOWNLOAD_S)])
 def test_an_agent_that_is_downloaded_first_may_take_longer(command: str, seconds: float) -> None:
     codec = custom_spec("mine", (command, "agent"), None, {}).make(counting_ids())

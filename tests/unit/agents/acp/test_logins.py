@@ -40,7 +40,6 @@ TWO = {"id": "two", "type": "env_var", "vars": [{"name": "A_URL"}, {"name": "A_K
         ([COMMAND], ["OPENAI_API_KEY"], ["OPENAI_API_KEY"], ""),
         ([TWO], ["A_KEY"], [], ""),
         ([TWO], ["A_KEY", "A_URL"], [], "two"),
-        ([{"methodId": "m", "name": "M_KEY"}], ["M_KEY"], [], "m"),
         ([{"name": "M_KEY"}, 3, None], ["M_KEY"], [], ""),
         (None, ["M_KEY"], [], ""),
     ],

@@ -11,8 +11,8 @@ from typing import Any
 
 from shim.lib.clock import from_rfc3339, rfc3339
 
-READ = "SELECT sequence, event_id, time, type, source, body, raw FROM event WHERE session_id = ? ORDER BY sequence"
-ADD = "INSERT INTO event (session_id, sequence, event_id, time, type, source, body, raw) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+READ = "SELECT sequence, event_id, time, type, source, body, raw, first FROM event WHERE session_id = ? ORDER BY sequence"
+ADD = "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 STEP_MS = 3
 """Between two events."""
 
@@ -25,8 +25,11 @@ def repeat_last_turn(path: Path, session: str, times: int) -> int:
     with closing(sqlite3.connect(path)) as db, db:
         rows = db.execute(READ, (session,)).fetchall()
         first = max(at for at, row in enumerate(rows) if _is_prompt(row))
-        turn = [(event_id, type_, source, _without_ids(body), raw) for _, event_id, _, type_, source, body, raw in rows[first:]]
-        ids = sorted(set(re.findall(r'"(?:item_id|turn_id)":"([^"]+)"', "".join(body for *_, body, _ in turn))))
+        turn = [
+            (event_id, type_, source, _without_ids(body), raw, 0 if begin is None else sequence - begin)
+            for sequence, event_id, _, type_, source, body, raw, begin in rows[first:]
+        ]  # the last cell: how many events a row of several has before its last one
+        ids = sorted(set(re.findall(r'"(?:item_id|turn_id)":"([^"]+)"', "".join(body for _, _, _, body, _, _ in turn))))
         known = re.compile("|".join(map(re.escape, ids)))
         sequence, now = rows[-1][0], from_rfc3339(rows[-1][2]) - times * len(turn) * STEP_MS
         db.execute("UPDATE event SET time = ? WHERE session_id = ?", (rfc3339(now), session))  # nothing is of the future
@@ -38,10 +41,11 @@ def repeat_last_turn(path: Path, session: str, times: int) -> int:
                 return match[0] + mark
 
             new: list[tuple[Any, ...]] = []
-            for event_id, type_, source, body, raw in turn:
-                sequence, now = sequence + 1, now + STEP_MS
+            for event_id, type_, source, body, raw, before in turn:
+                sequence, now = sequence + before + 1, now + STEP_MS
+                begin = sequence - before if before else None
                 body = known.sub(rename, body)
-                new.append((session, sequence, f"{event_id}-{time}", rfc3339(now), type_, source, body, raw))
+                new.append((session, sequence, f"{event_id}-{time}", rfc3339(now), type_, source, body, raw, begin))
             db.executemany(ADD, new)
         return sequence
 

@@ -283,4 +283,4 @@ def journal_size(data: Path) -> tuple[int, int]:
     """(events, bytes of the file) of a stopped server's journal."""
     path = data / DATABASE
     with sqlite3.connect(path) as db:
-        return db.execute("SELECT count(*) FROM event").fetchone()[0], path.stat().st_size
+        return db.execute("SELECT sum(sequence - coalesce(first, sequence) + 1) FROM event").fetchone()[0], path.stat().st_size

@@ -24,13 +24,20 @@ from .support.wire import Json, Stream, texts, tools
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 NAMES = (ADOPTED[0],) if ADOPTED[0] else ("codex", "opencode", "pi", "claude-agent-acp", "opencode-acp")
 every_agent = pytest.mark.parametrize("server", NAMES, indirect=True)
-all_but_second_acp = pytest.mark.parametrize("server", [*NAMES[:-1], *nightly(NAMES[-1])], indirect=True)
-"""Without the second agent that speaks ACP: the codec is the same."""
-opencode_by_night = pytest.mark.parametrize(
-    "server", [*nightly(*(n for n in NAMES if "opencode" in n)), *(n for n in NAMES if "opencode" not in n)], indirect=True
-)
-"""Without OpenCode, which takes 5 to 10 s to start: for tests that start the agent again, and for scenes whose rule another
-agent shows. Of OpenCode `make e2e` has a whole turn, permissions, a rule that denies, and two aborts."""
+
+
+def by_day(*names: str) -> pytest.MarkDecorator:
+    """The agents that show a rule in `make e2e`; all others show it in the night.
+
+    What an agent says in a scene is recorded, and its codec is tested with it. Here is looked at whether the program that is
+    installed still does so: a turn, its questions, a rule that denies and each way to an end, each with one agent or two.
+    """
+    return pytest.mark.parametrize(
+        "server", [name if name in names or ADOPTED[0] else nightly(name)[0] for name in NAMES], indirect=True
+    )
+
+
+by_night = by_day()
 
 TODO_TOOLS = {"TodoWrite", "TaskCreate", "todowrite", "update_plan", "todo"}
 QUESTION_TOOLS = {"AskUserQuestion", "question", "request_user_input"}
@@ -142,8 +149,7 @@ def _tick_processes(server: Bench) -> list[str]:
     return [line for line in processes_with(str(server.place.root)).values() if "echo tick" in line]
 
 
-@pytest.mark.nightly
-@all_but_second_acp
+@by_night
 def test_text_grows(watch: Watch) -> None:
     at = watch.prompt("[scene:text] say hello")
     assert texts(watch.wait_for_answer(at)) == ["You said: say hello"]
@@ -152,7 +158,7 @@ def test_text_grows(watch: Watch) -> None:
     assert len(deltas) > 1
 
 
-@all_but_second_acp
+@by_day("codex", "claude-agent-acp")
 def test_an_edit_changes_the_file_and_shows_the_diff(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:read_edit] edit")
     messages = watch.wait_for_answer(at)
@@ -167,10 +173,10 @@ def test_an_edit_changes_the_file_and_shows_the_diff(server: Bench, watch: Watch
     assert server.api.get(f"/session/{watch.session}/diff") == last
 
 
-@all_but_second_acp
+@by_day("codex", "opencode", "pi", "claude-agent-acp")
 @pytest.mark.parametrize(
     ("reply", "message"),
-    [("once", None), ("reject", None), pytest.param("reject", "use another name", marks=pytest.mark.nightly)],
+    [("once", None), *(pytest.param("reject", why, marks=pytest.mark.nightly) for why in (None, "use another name"))],
 )
 def test_a_permission(server: Bench, watch: Watch, reply: str, message: str | None) -> None:
     name = f"made-{reply}-{'told' if message else 'silent'}.txt"
@@ -197,7 +203,7 @@ def test_a_permission(server: Bench, watch: Watch, reply: str, message: str | No
         assert call["state"]["status"] == "completed"
 
 
-@pytest.mark.parametrize("server", [NAMES[0], *nightly(*NAMES[1:])], indirect=True)
+@by_day("codex")
 def test_a_permission_for_good(server: Bench, watch: Watch) -> None:
     """With a command of which no other scene asks, since "always" holds for the project. It is this server that keeps it."""
     skip_without(server, "arguments of a command")
@@ -212,7 +218,7 @@ def test_a_permission_for_good(server: Bench, watch: Watch) -> None:
     assert {"one", "two"} <= {path.name for path in (server.place.project / ".git" / "refs" / "heads").iterdir()}
 
 
-@every_agent
+@by_day("codex", "opencode", "pi", "claude-agent-acp")
 def test_a_rule_that_denies_holds(server: Bench) -> None:
     """The rule is of the session, and nobody is asked."""
     rules = [{"permission": "bash", "pattern": "touch forbidden*", "action": "deny"}]
@@ -269,7 +275,7 @@ def test_a_rule_that_denies_holds_in_a_script(server: Bench, denied: str) -> Non
     assert (server.place.project / "forbidden.txt").exists() == (denied != "bash")
 
 
-@opencode_by_night
+@by_day("codex", "pi")
 @pytest.mark.parametrize("answered", [True, *nightly(False)])
 def test_a_question(server: Bench, watch: Watch, answered: bool) -> None:
     at = watch.prompt("[scene:question] ask")
@@ -299,8 +305,7 @@ def test_a_question(server: Bench, watch: Watch, answered: bool) -> None:
         assert "user dismissed" in call["state"]["error"], "the TUI strikes the card through by these words"
 
 
-@pytest.mark.nightly
-@all_but_second_acp
+@by_night
 def test_reasoning(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:reason] think")
     (message,) = watch.wait_for_answer(at)
@@ -310,8 +315,7 @@ def test_reasoning(server: Bench, watch: Watch) -> None:
     assert thought == f"{headline}Let me think about this carefully."
 
 
-@pytest.mark.nightly
-@all_but_second_acp
+@by_night
 def test_todos(server: Bench, watch: Watch) -> None:
     skip_without(server, "tasks of its list")
     at = watch.prompt("[scene:todo] plan")
@@ -328,8 +332,7 @@ def test_todos(server: Bench, watch: Watch) -> None:
     assert last["properties"]["todos"] == todos
 
 
-@pytest.mark.nightly
-@all_but_second_acp
+@by_night
 def test_a_failed_tool_does_not_end_the_turn(server: Bench, watch: Watch) -> None:
     messages = watch.wait_for_answer(watch.prompt("[scene:fail_tool] read"))
     (call,) = tools(messages)
@@ -344,7 +347,7 @@ def test_a_failed_tool_does_not_end_the_turn(server: Bench, watch: Watch) -> Non
     assert errors(messages) == []
 
 
-@opencode_by_night
+@by_day("codex")
 def test_an_error_of_the_model(watch: Watch) -> None:
     at = watch.prompt("[scene:error] fail")
     messages = watch.wait_for_answer(at)
@@ -355,8 +358,7 @@ def test_an_error_of_the_model(watch: Watch) -> None:
     assert texts(watch.wait_for_answer(again)) == ["You said: and now"], "the session goes on"
 
 
-@pytest.mark.nightly
-@all_but_second_acp
+@by_night
 def test_an_overloaded_model_is_asked_again(server: Bench, watch: Watch) -> None:
     before = len(server.model.requests())
     at = watch.prompt("[scene:overload] again please")
@@ -373,7 +375,7 @@ def test_an_overloaded_model_is_asked_again(server: Bench, watch: Watch) -> None
     assert all(words in status["message"] for status in retries), retries
 
 
-@opencode_by_night
+@by_day("pi")
 def test_abort_while_text_streams(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:drip:300] talk")
     watch.wait_text("word5", at)
@@ -385,7 +387,7 @@ def test_abort_while_text_streams(server: Bench, watch: Watch) -> None:
     assert texts(watch.wait_for_answer(again)) == ["You said: again"]
 
 
-@all_but_second_acp
+@by_day("codex", "claude-agent-acp")
 def test_abort_while_a_tool_runs(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:slow_bash:60] run")
     let_run(server, watch, at)
@@ -398,7 +400,7 @@ def test_abort_while_a_tool_runs(server: Bench, watch: Watch) -> None:
         wait_for(lambda: not _tick_processes(server), 5, "the tool's shell still runs")
 
 
-@opencode_by_night
+@by_day("codex", "pi")
 def test_abort_while_a_permission_is_open(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:ask_bash:touch never.txt] make")
     asked = watch.wait("permission.asked", at)
@@ -410,7 +412,7 @@ def test_abort_while_a_permission_is_open(server: Bench, watch: Watch) -> None:
     assert not (server.place.project / "never.txt").exists()
 
 
-@all_but_second_acp
+@by_day("claude-agent-acp")
 def test_abort_right_after_the_204(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:hang] think")
     assert server.api.post(f"/session/{watch.session}/abort") is True
@@ -419,8 +421,7 @@ def test_abort_right_after_the_204(server: Bench, watch: Watch) -> None:
     assert texts(watch.wait_for_answer(again)) == ["You said: after that"], "the aborted prompt does not come back"
 
 
-@pytest.mark.nightly
-@all_but_second_acp
+@by_night
 def test_three_turns(server: Bench, watch: Watch) -> None:
     for word in ("amber", "birch", "cedar"):
         assert texts(watch.wait_for_answer(watch.prompt(f"[scene:text] {word}"))) == [f"You said: {word}"]
@@ -428,7 +429,7 @@ def test_three_turns(server: Bench, watch: Watch) -> None:
     assert said.index("amber") < said.index("birch") < said.index("cedar"), "the agent tells its model what was said before"
 
 
-@opencode_by_night
+@by_day("codex", "pi", "claude-agent-acp")
 def test_the_agent_is_killed(server: Bench, watch: Watch) -> None:
     watch.wait_for_answer(watch.prompt("[scene:text] walnut"))
     at = watch.prompt("[scene:slow_bash:60] run")
@@ -443,7 +444,7 @@ def test_the_agent_is_killed(server: Bench, watch: Watch) -> None:
     assert "walnut" in json.dumps(_last_request(server)), "the next prompt resumes the conversation"
 
 
-@opencode_by_night
+@by_day("codex")
 def test_the_server_is_killed_and_started_again(server: Bench, talk: Talk) -> None:
     before = talk.session()
     before.wait_for_answer(before.prompt("[scene:text] maple"))

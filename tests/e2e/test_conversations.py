@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from .support.agents import AGENTS
-from .support.bench import CLAUDE, Bench, Watch
+from .support.bench import CLAUDE, Bench, Watch, nightly
 from .support.places import NODE, REPO, program
 from .support.wire import Json, Stream, texts, tools
 
@@ -42,7 +42,7 @@ def list_conversations(server: Bench) -> list[Json]:
     return server.api.get(f"/v1/agents/{server.agent}/x-sessions")["sessions"]
 
 
-@pytest.mark.parametrize("server", [CLAUDE, CODEX, PI], indirect=True)
+@pytest.mark.parametrize("server", [CLAUDE, CODEX, *nightly(PI)], indirect=True)
 def test_a_conversation_of_the_terminal_opens_with_its_history_and_goes_on(server: Bench, stream: Stream) -> None:
     assert list_conversations(server) == []
     run_agent(server, "[scene:read_edit] please")

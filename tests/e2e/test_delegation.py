@@ -79,7 +79,7 @@ def child_of(server: Bench, parent: str) -> Json | None:
     return next((row for row in server.api.get("/session") if row.get("parentID") == parent), None)
 
 
-DRIVERS = [(CLAUDE, "codex"), ("codex", CLAUDE)]
+DRIVERS = [(CLAUDE, "codex"), pytest.param("codex", CLAUDE, marks=pytest.mark.nightly)]
 """Agent -> the one that it drives."""
 
 

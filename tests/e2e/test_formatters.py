@@ -9,7 +9,7 @@ import pytest
 
 from shim.sessions.permissions.trust_question import WITHOUT
 
-from .support.bench import CLAUDE, Bench, bench, open_watch, turn
+from .support.bench import CLAUDE, Bench, bench, nightly, open_watch, turn
 from .support.wire import Json
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -27,7 +27,7 @@ def turn_diff(server: Bench, session: str) -> Json:
     return row
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi", "claude-agent-acp", "opencode"])
+@pytest.mark.parametrize("agent", [CLAUDE, "codex", *nightly("pi", "claude-agent-acp", "opencode")])
 def test_a_formatter_runs_after_an_edit_and_its_change_is_in_the_diffs(agent: str) -> None:
     with bench(agent, config=CONFIG) as server:
         server.models()
@@ -58,7 +58,7 @@ def test_claude_waits_for_a_formatter_and_edits_the_file_again_without_reading_i
         assert (server.place.project / "a.txt").read_text() == "THREE\n"
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex")])
 def test_formatters_of_a_project_run_only_when_it_is_trusted(agent: str) -> None:
     with bench(agent, config={"permission": "allow"}) as server:
         server.models()

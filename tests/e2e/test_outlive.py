@@ -15,7 +15,7 @@ import pytest
 
 from shim.processes.sandbox import find_tool
 
-from .support.bench import CLAUDE, DATABASE, Bench, bench
+from .support.bench import CLAUDE, DATABASE, Bench, bench, nightly
 from .support.children import processes_with, wait_for
 from .support.wire import Json, texts, tools
 
@@ -26,7 +26,7 @@ WORDS = 200
 """Of the text that streams over the kills, ten a second: time for three restarts."""
 
 
-@pytest.fixture(params=[CLAUDE, f"{CLAUDE} in a sandbox", "codex", "pi", "claude-agent-acp"])
+@pytest.fixture(params=[CLAUDE, "codex", *nightly(f"{CLAUDE} in a sandbox", "pi", "claude-agent-acp")])
 def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
     name, _, is_held = request.param.partition(" ")
     if is_held and TOOL.why:
@@ -49,9 +49,11 @@ def until_idle(server: Bench, session: str) -> list[Json]:
 def journal(server: Bench, session: str) -> Counter[str]:
     """How often each type of event stands in the session's journal, whose sequence has no gap."""
     with closing(sqlite3.connect(f"file:{server.place.home / 'data' / DATABASE}?mode=ro", uri=True)) as database:
-        rows = database.execute("SELECT sequence, type FROM event WHERE session_id = ? ORDER BY sequence", (session,)).fetchall()
-    assert [sequence for sequence, _ in rows] == list(range(1, len(rows) + 1))
-    return Counter(kind for _, kind in rows)
+        query = "SELECT coalesce(first, sequence), sequence, type FROM event WHERE session_id = ? ORDER BY sequence"
+        rows = database.execute(query, (session,)).fetchall()
+    events = [(sequence, kind) for first, last, kind in rows for sequence in range(first, last + 1)]
+    assert [sequence for sequence, _ in events] == list(range(1, len(events) + 1))
+    return Counter(kind for _, kind in events)
 
 
 def check_one_turn(server: Bench, session: str) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from .support.bench import CLAUDE, Bench, bench, open_watch, turn
+from .support.bench import CLAUDE, Bench, bench, nightly, open_watch, turn
 from .support.children import wait_for
 from .support.wire import Json
 
@@ -30,7 +30,7 @@ def request_of(server: Bench, prompt: str) -> str:
     return json.dumps(rows[-1])
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi", "claude-agent-acp"])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex", "pi", "claude-agent-acp")])
 def test_a_primary_agent_is_chosen_by_name(agent: str) -> None:
     with bench(agent, config={"permission": {"bash": "allow"}}) as server:
         server.models()

@@ -11,7 +11,7 @@ import pytest
 
 from shim.dev.record.homes import CLAUDE_PLAN, DEAD_PROXY
 
-from .support.bench import CLAUDE, Bench, Watch, bench
+from .support.bench import CLAUDE, Bench, Watch, bench, nightly
 from .support.wire import Json, Stream, texts
 
 CODEX = "codex"
@@ -46,7 +46,7 @@ def test_an_agent_tells_the_limits_and_the_turn_that_hits_one_says_when_it_reset
         assert abs(error["details"]["resets_at"] - time.time() - 3600) < 60, (error, failure)
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, CODEX])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly(CODEX)])
 def test_a_turn_goes_on_when_the_limit_resets(agent: str) -> None:
     """One turn and one idle for the whole of it; clients count down to the reset."""
     with bench(agent, SHIM_CONTINUE_AT_RESET="1", **PLAN[agent]) as server, closing(Stream(server.api)) as stream:

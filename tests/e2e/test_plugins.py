@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shim.sessions.permissions.trust_question import TRUST
 
-from .support.bench import CLAUDE, bench, open_watch, turn
+from .support.bench import CLAUDE, bench, nightly, open_watch, turn
 from .support.children import processes_with, wait_for
 from .support.places import MODULES
 from .support.wire import texts
@@ -63,7 +64,11 @@ def plant(folder: Path) -> None:
         file.write_text(source)
 
 
-@pytest.mark.parametrize(("agent", "runtime"), [(CLAUDE, "bun"), (CLAUDE, "node"), ("codex", "bun")])
+def by_night(*rows: tuple[str, str]) -> list[Any]:
+    return [pytest.param(*row, marks=pytest.mark.nightly) for row in rows]
+
+
+@pytest.mark.parametrize(("agent", "runtime"), [(CLAUDE, "bun"), *by_night((CLAUDE, "node"), ("codex", "bun"))])
 def test_own_tools_are_called_by_their_names_and_a_guard_refuses(agent: str, runtime: str) -> None:
     """On the Bun inside of the installed OpenCode; on Node where there is none."""
     path = {"PATH": f"{MODULES / '.bin'}{os.pathsep}{os.environ['PATH']}"} if runtime == "bun" else {}
@@ -82,7 +87,7 @@ def test_own_tools_are_called_by_their_names_and_a_guard_refuses(agent: str, run
         assert "opencode-plugins" not in server.api.get("/mcp")
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex")])
 def test_a_plugin_sees_prompts_calls_and_the_end_of_each_turn_once(agent: str) -> None:
     with bench(agent, config={"permission": {"bash": "allow"}, "username": "ann"}) as server:
         server.models()
@@ -107,7 +112,7 @@ def test_a_plugin_sees_prompts_calls_and_the_end_of_each_turn_once(agent: str) -
         assert "THE-WATCHER-FAILS" in toast["properties"]["message"]
 
 
-@pytest.mark.parametrize(("agent", "mode"), [(CLAUDE, "bypass"), ("codex", "bypass"), ("pi", "build")])
+@pytest.mark.parametrize(("agent", "mode"), [(CLAUDE, "bypass"), ("codex", "bypass"), *by_night(("pi", "build"))])
 def test_a_guard_refuses_calls_that_need_no_question(agent: str, mode: str) -> None:
     with bench(agent, config={"permission": {"bash": "allow"}}, IS_SANDBOX="1") as server:
         server.models()
@@ -118,7 +123,7 @@ def test_a_guard_refuses_calls_that_need_no_question(agent: str, mode: str) -> N
         assert (server.place.home / "guard.log").read_text().count("bash") == 1
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex")])
 def test_rules_hold_for_own_tools_by_their_names(agent: str) -> None:
     with bench(agent, config={"permission": {"weather": "deny"}}) as server:
         server.models()
@@ -127,7 +132,7 @@ def test_rules_hold_for_own_tools_by_their_names(agent: str) -> None:
         assert part["state"]["status"] == "error", part
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex")])
 def test_tools_and_plugins_of_a_project_run_only_when_it_is_trusted(agent: str) -> None:
     with bench(agent, config={}) as server:
         server.models()
@@ -144,7 +149,7 @@ def test_tools_and_plugins_of_a_project_run_only_when_it_is_trusted(agent: str) 
         assert "sunny" in part["state"]["output"], part
 
 
-@pytest.mark.parametrize(("agent", "mode"), [(CLAUDE, "bypass"), ("codex", "bypass")])
+@pytest.mark.parametrize(("agent", "mode"), [(CLAUDE, "bypass"), *by_night(("codex", "bypass"))])
 def test_a_person_is_asked_before_a_call_when_a_guard_could_not_be_loaded(agent: str, mode: str) -> None:
     config = {"permission": "allow", "plugin": ["no-such-guard"]}
     with bench(
@@ -164,6 +169,7 @@ def test_a_person_is_asked_before_a_call_when_a_guard_could_not_be_loaded(agent:
         assert (server.place.project / "second").exists()
 
 
+@pytest.mark.nightly
 def test_a_guard_that_does_not_answer_refuses() -> None:
     hanging = GUARD.replace('throw new Error("THE-GUARD-SAYS-NO")', "while (true) {}")
     with bench(CLAUDE, config={"permission": {"bash": "allow"}}) as server:

@@ -172,7 +172,7 @@ def test_a_host_that_a_rule_asks_for_is_reached_if_a_person_says_so(agent: str, 
         stream.close()
 
 
-@pytest.mark.parametrize("agent", ["opencode-acp", *nightly("claude-agent-acp")])
+@pytest.mark.parametrize("agent", nightly("opencode-acp", "claude-agent-acp"))
 def test_unasked_the_kernel_holds_what_the_agents_protocol_cannot(agent: str, page: str) -> None:
     with bench(agent, config={"permission": FREE}, IS_SANDBOX="1") as bed:
         command = probe(bed, page)

@@ -17,7 +17,7 @@ from shim.dev.record.homes import MCP_SERVER
 from shim.dev.record.mcp_server import result
 from shim.sessions.permissions.trust_question import TRUST
 
-from .support.bench import CLAUDE, Bench, Watch, bench, open_watch, turn
+from .support.bench import CLAUDE, Bench, Watch, bench, nightly, open_watch, turn
 from .support.children import wait_for
 from .support.places import Place
 from .support.wire import Json, texts
@@ -97,7 +97,7 @@ def command_lines() -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex", "claude-agent-acp", "pi"])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex", "claude-agent-acp", "pi")])
 def test_mcp_servers_of_the_configuration_act_and_have_a_state(agent: str) -> None:
     with remote_server() as (url, seen):
         servers = {
@@ -133,7 +133,7 @@ def plant(place: Place) -> None:
     (place.project / "opencode.json").write_text(json.dumps({"mcp": servers}))
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi"])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex", "pi")])
 def test_mcp_servers_of_a_project_run_only_when_it_is_trusted(agent: str) -> None:
     with bench(agent, config={}) as server:
         server.models()
@@ -152,7 +152,7 @@ def test_mcp_servers_of_a_project_run_only_when_it_is_trusted(agent: str) -> Non
         wait_for(mark.exists, REPORT_S, "a trusted server does not run")
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex", "claude-agent-acp", "pi"])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex", "claude-agent-acp", "pi")])
 def test_instructions_reach_the_model_once_and_follow_their_files(agent: str) -> None:
     with bench(agent, config={"instructions": ["rules/*.md"]}) as server:
         server.models()
@@ -176,7 +176,7 @@ def test_instructions_reach_the_model_once_and_follow_their_files(agent: str) ->
         assert "MARK-AFTER" in request_of("say three")
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi"])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex", "pi")])
 def test_skills_of_opencode_reach_the_model_unless_a_rule_denies_them(agent: str) -> None:
     with bench(agent, config={"permission": {"skill": {"held": "deny"}}}) as server:
         server.models()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from .support.bench import CLAUDE, Bench, Watch
+from .support.bench import CLAUDE, Bench, Watch, nightly
 from .support.wire import Json, Stream, texts, tools
 
 CODEX, PI = "codex", "pi"
 STEERED = [CLAUDE, CODEX, PI]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
-steered = pytest.mark.parametrize("server", STEERED, indirect=True)
+steered = pytest.mark.parametrize("server", [CLAUDE, *nightly(CODEX, PI)], indirect=True)
 
 
 def texts_of_prompts(messages: list[Json]) -> list[str]:
@@ -49,7 +49,7 @@ def test_steer_while_text_streams(server: Bench, stream: Stream) -> None:
     assert second == ("two", "You said: two")
 
 
-@steered
+@pytest.mark.parametrize("server", STEERED, indirect=True)
 def test_steer_while_a_tool_runs(server: Bench, stream: Stream) -> None:
     watch, at = steer_into("slow_bash:4", server, stream)
     messages = watch.wait_for_end(at)
@@ -78,7 +78,7 @@ def test_steer_twice_in_a_row(server: Bench, stream: Stream) -> None:
     assert answers(messages)[-1] == ("three", "You said: three")
 
 
-@pytest.mark.parametrize("server", [CLAUDE, CODEX], indirect=True)  # Pi has no subagents
+@pytest.mark.parametrize("server", [CLAUDE, *nightly(CODEX)], indirect=True)  # Pi has no subagents
 def test_steer_while_a_subagent_works(server: Bench, stream: Stream) -> None:
     watch, at = steer_into("task:slow_bash:2", server, stream)
     messages = watch.wait_for_end(at)
@@ -96,7 +96,7 @@ def test_an_abort_takes_back_what_was_not_taken_in(server: Bench, stream: Stream
     assert answers(watch.wait_for_end(again))[1:] == [("again", "You said: again")], "it does not run afterwards"
 
 
-@pytest.mark.parametrize("server", [CLAUDE, PI], indirect=True)
+@pytest.mark.parametrize("server", [CLAUDE, *nightly(PI)], indirect=True)
 def test_a_prompt_can_be_removed_until_it_is_taken_in(server: Bench, stream: Stream) -> None:
     watch, at = steer_into("slow_bash:4", server, stream)
     (waiting,) = server.api.get(f"/api/session/{watch.session}/inbox")["data"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .support.bench import CLAUDE, Bench, Watch
+from .support.bench import CLAUDE, Bench, Watch, nightly
 from .support.wire import Json, Stream, tools
 
 CODEX, PI = "codex", "pi"
@@ -29,7 +29,7 @@ def ask(server: Bench, watch: Watch, text: str, **format_: Any) -> Json:
     return watch.wait_for_answer(watch.prompt(text, **fields))[-1]["info"]
 
 
-@pytest.mark.parametrize("server", [CLAUDE, CODEX, PI], indirect=True)
+@pytest.mark.parametrize("server", [CLAUDE, CODEX, *nightly(PI)], indirect=True)
 def test_an_answer_has_a_value_of_the_schema(server: Bench, stream: Stream) -> None:
     watch = Watch.on(server.api, stream)
     before = ask(server, watch, "[scene:text] hello")

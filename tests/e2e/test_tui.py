@@ -49,7 +49,7 @@ def test_an_edit_is_a_coloured_diff_of_a_real_file(server: Bench, fresh: Termina
     assert ADDED_LINE in line, line
 
 
-@pytest.mark.parametrize("version", [NEW, OLD], scope="module")
+@versions
 @both
 def test_a_permission_is_asked_and_granted(server: Bench, fresh: Terminal) -> None:
     fresh.submit(server.say("[scene:bash:touch made.txt] make", "permission"))

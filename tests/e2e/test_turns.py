@@ -18,8 +18,6 @@ from .support.wire import Stream, texts, tools
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 both = pytest.mark.parametrize("server", [*nightly(MOCK), CLAUDE], indirect=True)
 everywhere = pytest.mark.parametrize("server", [*nightly(MOCK), CLAUDE, *nightly(CLAUDE_OLD)], indirect=True)
-old_too = pytest.mark.parametrize("server", [*nightly(MOCK), CLAUDE, CLAUDE_OLD], indirect=True)
-"""The older Claude answers, asks and stops; the rest of its turns are nightly."""
 claudes = pytest.mark.parametrize("server", [CLAUDE, *nightly(CLAUDE_OLD)], indirect=True)
 mock = pytest.mark.parametrize("server", [MOCK], indirect=True)
 
@@ -39,7 +37,7 @@ def test_success(server: Bench, stream: Stream) -> None:
     assert errors(messages) == []
 
 
-@old_too
+@everywhere
 def test_an_edit_changes_the_file_and_shows_the_diff(server: Bench, stream: Stream) -> None:
     watch = Watch.on(server.api, stream)
     (server.place.project / "README.md").write_text("Hello\n")
@@ -54,7 +52,7 @@ def test_an_edit_changes_the_file_and_shows_the_diff(server: Bench, stream: Stre
     assert [(entry["file"], entry["additions"], entry["deletions"]) for entry in diff] == [("README.md", 1, 0)]
 
 
-@old_too
+@everywhere
 def test_a_second_turn_knows_the_first(server: Bench, stream: Stream) -> None:
     watch = Watch.on(server.api, stream)
     watch.wait_for_end(watch.prompt(server.say("[scene:text] first", "echo You said: first")))
@@ -132,7 +130,7 @@ def _tick_processes(server: Bench) -> list[str]:
     return [line for line in processes_with(str(server.place.root)).values() if "echo tick" in line]
 
 
-@old_too
+@everywhere
 def test_abort_while_a_permission_is_open(server: Bench, stream: Stream) -> None:
     watch = Watch.on(server.api, stream)
     at = watch.prompt(server.say("[scene:bash:touch never.txt] make", "permission"))
@@ -340,7 +338,7 @@ def test_markdown_text_is_the_sum_of_its_deltas(server: Bench, stream: Stream) -
     assert deltas == text
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex")])
 def test_the_size_of_a_model_is_known_after_a_turn(agent: str) -> None:
     """Neither tells it before. Clients hear that they must read the models again, and a server that starts again knows it."""
 
@@ -363,7 +361,7 @@ def test_the_size_of_a_model_is_known_after_a_turn(agent: str) -> None:
         assert contexts(server) == known
 
 
-@pytest.mark.parametrize("server", [CLAUDE, "opencode"], indirect=True)
+@pytest.mark.parametrize("server", [CLAUDE, *nightly("opencode")], indirect=True)
 def test_the_agent_names_the_session_unless_a_person_has(server: Bench, stream: Stream) -> None:
     watch = Watch.on(server.api, stream)
     watch.wait_for_end(watch.prompt("[scene:text] say hello"))

@@ -124,7 +124,7 @@ def test_the_persons_repository_is_as_it_was() -> None:
         assert bytes_of(git) == before
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex", *nightly("pi")])  # OpenCode starts too slowly; its codec has tests
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex", "pi")])  # OpenCode starts too slowly; its codec has tests
 def test_undo_removes_turns_from_the_agents_memory(agent: str) -> None:
     """Twice, since the second undo goes back to before what the first has made of the agent's conversation."""
     with bench(agent) as server:

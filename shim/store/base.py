@@ -115,7 +115,7 @@ class Store(Protocol):
         ...
 
     async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
-        """The journal without raw payloads, and with adjacent pieces of text joined (`shim.store.stretches`), for a rebuild.
+        """The journal without raw payloads, and with the pieces of each run joined (`shim.store.runs`), for a rebuild.
         About `limit` rows; the last one's sequence is the next `after`.
         """
         ...

@@ -34,8 +34,8 @@ from shim.store.base import Checkpoint
 from shim.store.lock import DirectoryLock, make_directory, unusable
 from shim.store.ownership import ClaimedSession, Look, OwnerForLife, Ownership, SessionChange
 from shim.store.rows import EventRow, SessionRow, dump, event_of, event_rows, follow, load, need_whole
+from shim.store.runs import LONGEST, SHORTEST, JournalRow, brief_rows_of, journal_rows, rows_of
 from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
-from shim.store.stretches import Stretch, Stretches, rows_of
 from shim.store.writer import DEFAULT_LIMITS, ROWS_OF, GroupWriter, Limits, Statement
 from universal.events import UniversalEvent
 
@@ -46,11 +46,14 @@ log = structlog.get_logger(__name__)
 BUSY_MS = 5_000
 """Milliseconds to wait for another program's lock, such as a person's `sqlite3`."""
 
-ADD_EVENT = "INSERT INTO event (session_id, sequence, event_id, time, type, source, body, raw) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+ADD_EVENT = (
+    "INSERT INTO event (session_id, sequence, event_id, time, type, source, body, raw, first) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+CELLS = len(JournalRow._fields)
 AT_ONCE = (64, 8, 1)
-"""Numbers of events that one statement inserts, the largest that fits. Each statement releases the GIL, and a busy event loop
+"""Numbers of rows that one statement inserts, the largest that fits. Each statement releases the GIL, and a busy event loop
 returns it after 5 ms; with one statement for each event, a fast agent filled the queue."""
-ADD_EVENTS = {size: ADD_EVENT + ", (?, ?, ?, ?, ?, ?, ?, ?)" * (size - 1) for size in AT_ONCE}
+ADD_EVENTS = {size: ADD_EVENT + ", (?, ?, ?, ?, ?, ?, ?, ?, ?)" * (size - 1) for size in AT_ONCE}
 NEXT_VERSION = "1 + max(coalesce((SELECT max(version) FROM session), 0), coalesce((SELECT max(version) FROM deleted_session), 0))"
 """The version of the next change. Other servers notice a change by it."""
 SAVE_SESSION = (
@@ -59,16 +62,14 @@ SAVE_SESSION = (
     "project_id = excluded.project_id, parent_id = excluded.parent_id, created_ms = excluded.created_ms, "
     "updated_ms = excluded.updated_ms, data = excluded.data, server = excluded.server, version = excluded.version"
 ).replace(":next", NEXT_VERSION)
-ADD_STRETCH = "INSERT OR REPLACE INTO stretch (session_id, first, last, rows) VALUES (?, ?, ?, ?)"
 SAVE_CHECKPOINT = "INSERT OR REPLACE INTO checkpoint (session_id, sequence, head) VALUES (?, ?, ?)"
 SAVE_PAGE = "INSERT OR REPLACE INTO checkpoint_page (session_id, number, body) VALUES (?, ?, ?)"
 DELETE_PAGE = "DELETE FROM checkpoint_page WHERE session_id = ? AND number = ?"
 DELETE_CHECKPOINT = "DELETE FROM checkpoint WHERE session_id = ?"
 DELETE_PAGES = "DELETE FROM checkpoint_page WHERE session_id = ?"
 DELETE_EVENTS = "DELETE FROM event WHERE session_id = ?"
-DELETE_STRETCHES = "DELETE FROM stretch WHERE session_id = ?"
 DELETE_SESSION = "DELETE FROM session WHERE id = ?"
-DELETE_ALL = (DELETE_EVENTS, DELETE_STRETCHES, DELETE_CHECKPOINT, DELETE_PAGES, DELETE_SESSION)
+DELETE_ALL = (DELETE_EVENTS, DELETE_CHECKPOINT, DELETE_PAGES, DELETE_SESSION)
 NOTE_DELETED = "INSERT INTO deleted_session (session_id, server, version) VALUES (?, ?, :next)".replace(":next", NEXT_VERSION)
 FORGET_DELETED = "DELETE FROM deleted_session"
 CLAIM_SESSION = "UPDATE session SET server = ?, version = :next WHERE id = ?".replace(":next", NEXT_VERSION)
@@ -77,12 +78,10 @@ DELETE_VALUE = "DELETE FROM value WHERE namespace = ? AND key = ?"
 
 SESSIONS = "SELECT id, directory, project_id, parent_id, created_ms, updated_ms, data FROM session"
 EVENTS = (
-    "SELECT session_id, sequence, event_id, time, type, source, body, raw FROM event "
+    "SELECT session_id, sequence, event_id, time, type, source, body, raw, first FROM event "
     "WHERE session_id = ? AND sequence > ? ORDER BY sequence LIMIT ?"
 )
-EVENTS_WITHOUT_RAW = EVENTS.replace(" raw ", " NULL ")
-EVENTS_BEFORE = EVENTS_WITHOUT_RAW.replace(" ORDER", " AND sequence < ? ORDER")
-NEXT_STRETCH = "SELECT session_id, first, last, rows FROM stretch WHERE session_id = ? AND first > ? ORDER BY first LIMIT 1"
+EVENTS_WITHOUT_RAW = EVENTS.replace(" raw,", " NULL,")
 CHECKPOINT = "SELECT sequence, head FROM checkpoint WHERE session_id = ?"
 PAGES = "SELECT number FROM checkpoint_page WHERE session_id = ?"
 PAGE = "SELECT body FROM checkpoint_page WHERE session_id = ? AND number = ?"
@@ -149,7 +148,6 @@ class _OpenDatabase:
     last: dict[str, int]
     present: Present
     version: int
-    stretches: Stretches = field(default_factory=Stretches)
     pages_lock: Lock = field(default_factory=Lock)
 
 
@@ -250,15 +248,12 @@ class SqliteStore(OwnerForLife):
         opened = self._opened or self._not_open()
         opened.writer.need_room(len(events))
         new = follow(opened.last, events)
-        rows = event_rows(events)  # whose two texts are valid UTF-8
+        rows = event_rows(events) if len(events) < SHORTEST else journal_rows(events)  # whose two texts are valid UTF-8
         size = 0
         for row in rows:
             size += 256 + len(row.body) + len(row.raw or "")
         opened.writer.put([Statement(ADD_EVENT, rows if all(map(str.isascii, new)) else list(map(bind, rows)), size)])
         opened.last |= new
-        if over := opened.stretches.add(events):
-            with suppress(StoreError):  # the queue is full: the journal is read without it
-                opened.writer.put([_statement(ADD_STRETCH, stretch) for stretch in over])
 
     def save_session(self, row: SessionRow) -> None:
         """Queue an insert or update. It is written at once, because it is the end of a turn or a client's answer."""
@@ -272,7 +267,6 @@ class SqliteStore(OwnerForLife):
         deleted = _statement(NOTE_DELETED, (session_id, self.server_id))  # first: the row may hold the highest version
         opened.writer.put([deleted, *(_statement(sql, (session_id,)) for sql in DELETE_ALL)])
         opened.last.pop(session_id, None)
-        opened.stretches.drop(session_id)
 
     def save_checkpoint(
         self, session_id: str, checkpoint: Checkpoint, pages: Mapping[int, bytes], dropped: Collection[int] = ()
@@ -316,14 +310,13 @@ class SqliteStore(OwnerForLife):
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal from `after` on, at most `limit` events."""
-        last = self.last_sequence(session_id)
-        events = await self._read(EVENTS, _page(session_id, after, limit), lambda cells: event_of(_event_row(cells)))
-        need_whole([event.sequence for event in events], session_id, after, limit, min(last, self.last_sequence(session_id)))
-        return events
+        rows = await self.rows(session_id, after, limit)
+        return await self._in_thread(lambda: list(map(event_of, rows)))
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
         last = self.last_sequence(session_id)
-        rows = await self._read(EVENTS if with_raw else EVENTS_WITHOUT_RAW, _page(session_id, after, limit), _event_row)
+        sql = EVENTS if with_raw else EVENTS_WITHOUT_RAW
+        rows = await self._run_read(lambda connection: _rows(connection, sql, session_id, max(after, 0), limit))
         need_whole([row.sequence for row in rows], session_id, after, limit, min(last, self.last_sequence(session_id)))
         return rows
 
@@ -360,8 +353,14 @@ class SqliteStore(OwnerForLife):
         return None if row is None else row[0]
 
     async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
-        """The journal without raw payloads, and with joined stretches."""
-        return await self._run_read(lambda connection: _brief(connection, session_id, max(after, 0), limit))
+        """The journal without raw payloads, and with joined runs. A run is read whole."""
+        bound, after = bind((session_id, max(after, 0), limit)), max(after, 0)
+
+        def read(connection: sqlite3.Connection) -> list[EventRow]:
+            rows = map(_journal_row, connection.execute(EVENTS_WITHOUT_RAW, bound))
+            return [row for stored in rows for row in brief_rows_of(stored, after)]
+
+        return await self._run_read(read)
 
     # Ownership.
 
@@ -541,6 +540,7 @@ def _commit(path: Path, connection: sqlite3.Connection, batch: Sequence[Statemen
 
 
 def _add_events(connection: sqlite3.Connection, rows: Sequence[Sequence[str | bytes | int | None]]) -> None:
+    rows = [row if len(row) == CELLS else (*row, None) for row in rows]  # an event that came alone has no `first`
     stored = 0
     for size in AT_ONCE:
         while len(rows) - stored >= size:
@@ -647,26 +647,20 @@ def _session(cells: tuple[Any, ...]) -> SessionRow:
     return SessionRow(text_of(id_), text_of(directory), text_of(project_id), parent_id, created_ms, updated_ms, data)
 
 
-def _brief(connection: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[EventRow]:
-    """Read events up to the next stretch, then the stretch, and so on, until there are enough. A stretch is read whole."""
+def _rows(connection: sqlite3.Connection, sql: str, session_id: str, after: int, limit: int | None) -> list[EventRow]:
+    """The events behind `after`, at most `limit`. A run may begin before the first and end behind the last of them."""
+    most = -1 if limit is None else max(limit, 0)
     rows: list[EventRow] = []
-    while True:
-        cells = connection.execute(NEXT_STRETCH, bind((session_id, after))).fetchone()
-        stretch = None if cells is None else Stretch(text_of(cells[0]), cells[1], cells[2], text_of(cells[3]))
-        before = LAST_INTEGER if stretch is None else stretch.first
-        rows += map(_event_row, connection.execute(EVENTS_BEFORE, bind((session_id, after, before, limit - len(rows)))))
-        if stretch is None or len(rows) >= limit:
-            return rows
-        rows += rows_of(stretch)
-        after = stretch.last
+    for cells in connection.execute(sql, bind((session_id, after, most))):
+        rows += rows_of(_journal_row(cells))
+        if len(rows) - LONGEST >= most >= 0:
+            break
+    start = next((at for at, row in enumerate(rows) if row.sequence > after), len(rows))
+    return rows[start:] if most < 0 else rows[start : start + most]
 
 
-def _page(session_id: str, after: int, limit: int | None) -> tuple[str, int, int]:
-    return session_id, max(after, 0), -1 if limit is None else max(limit, 0)
-
-
-def _event_row(cells: tuple[Any, ...]) -> EventRow:
-    return EventRow._make(map(text_of, cells) if bytes in map(type, cells) else cells)
+def _journal_row(cells: tuple[Any, ...]) -> JournalRow:
+    return JournalRow._make(map(text_of, cells) if bytes in map(type, cells) else cells)
 
 
 # --- cells -----------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from shim.store.writer import Limits
 from tests.unit.store.store_contract import CASES, event, journal, row
 
 KNOWN = len(migrations())
-TABLES = ["checkpoint", "checkpoint_page", "deleted_session", "event", "session", "stretch", "value"]
+TABLES = ["checkpoint", "checkpoint_page", "deleted_session", "event", "session", "value"]
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_wal_and_schema(path: Path, store: SqliteStore) -> None:
         assert other.execute("PRAGMA user_version").fetchone() == (len(migrations()),)
         columns = [name for (_, name, *_) in other.execute("PRAGMA table_info(event)")]
     other.close()
-    assert columns == ["session_id", "sequence", "event_id", "time", "type", "source", "body", "raw"]
+    assert columns == ["session_id", "sequence", "event_id", "time", "type", "source", "body", "raw", "first"]
 
 
 async def test_body_is_without_raw_and_both_are_json(path: Path, store: SqliteStore) -> None:
@@ -327,7 +327,7 @@ async def test_a_write_that_sqlite_refuses_is_undone_and_made_up_for(path: Path)
     store = SqliteStore(path, limits=Limits(retry_s=1000.0))
     await store.open()
     with sqlite3.connect(path) as other:
-        other.execute("INSERT INTO event VALUES ('ses_b', 1, 'evt', 'now', 'error', 'agent', '{}', NULL)")
+        other.execute("INSERT INTO event VALUES ('ses_b', 1, 'evt', 'now', 'error', 'agent', '{}', NULL, NULL)")
     store.append([event(1, "ses_a"), event(1, "ses_b"), event(1, "ses_c")])
     for _ in range(2):
         with pytest.raises(StoreError, match=r"Cannot write to .*UNIQUE constraint failed"):

@@ -170,7 +170,8 @@ class Item(Frozen):
     tool_call           title (str), input (parsed arguments, if they are JSON)
     tool_result         exit_code, stdout, stderr, duration_ms, interrupted (bool), answers (str[][]),
                         todos, background (bool), structured (the agent's own structured result),
-                        refusals (str[]: what a sandbox has refused the call)
+                        refusals (str[]: what a sandbox has refused the call),
+                        title (str: the agent's, for a tool whose card has none of its own)
     status "retry"      attempt, message, delay_ms
     status "todo"       todos [{content, status, priority}]
     status "compaction" phase ("started" | "completed" | "failed"), auto (bool),

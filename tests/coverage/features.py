@@ -102,8 +102,8 @@ def file_changes(seen: Evidence) -> bool:
 
 
 def mcp(seen: Evidence) -> bool:
-    calls = [(part["tool"] + part["callID"], part["state"].get("output", "")) for part in seen.of("tool")]
-    return any("echo" in name and "echo: hello" in output for name, output in calls)  # Gemini CLI names a tool in the id alone
+    calls = [(part["tool"], part["state"].get("output", "")) for part in seen.of("tool")]
+    return any("echo" in name and "echo: hello" in output for name, output in calls)
 
 
 def deltas(seen: Evidence) -> bool:

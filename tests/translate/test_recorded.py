@@ -9,6 +9,9 @@ from tests.support import recordings
 from tests.support import replay as engine
 from tests.support.opencode1_views import view
 from tests.support.replay_checks import check_replay
+from universal.events import EventType
+from universal.items import ItemKind
+from universal.lib.jsonvalue import obj
 
 NAMES = [name for name in recordings.names() if recordings.is_ours(name)]
 
@@ -21,7 +24,19 @@ def test_there_are_recordings() -> None:
 async def test_a_recording(name: str) -> None:
     played = engine.play(name)
     assert hidden_items(played.facts()) == []
+    assert untitled_cards(played) == []
     await check_replay(played)
+
+
+def untitled_cards(played: engine.Replay) -> list[str]:
+    """The titles that the agent has told of calls whose cards have none."""
+    items = [fact.data.item for fact in played.facts() if fact.type is EventType.ITEM_COMPLETED]
+    calls = [(item.content[0], obj(item.metadata).get("title")) for item in items if item.kind is ItemKind.TOOL_CALL]
+    told = {call.call_id: title for call, title in calls if title and title not in call.name}
+    messages = [message for state in played.states.values() for message in view(state.session).messages.values()]
+    cards = [part for message in messages for part in message.wire()["parts"] if part["type"] == "tool"]
+    ended = [card for card in cards if card["state"]["status"] == "completed" and not card["state"]["title"]]
+    return [title for card in ended if (title := told.get(card["callID"]))]
 
 
 def test_a_subagents_tool_goes_on_while_the_main_agent_speaks() -> None:

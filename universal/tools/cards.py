@@ -188,7 +188,8 @@ def _result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
         return _opencode_result(view, output, native, images, context)
     build = RESULTS.get(view.tool, _unknown_tool)
     result = build(view, output, files, meta, context)
-    return ResultView(result.output, result.title, {**result.metadata, "truncated": bool(meta.get("truncated", False))}, images)
+    title = result.title or str(meta.get("title") or "")
+    return ResultView(result.output, title, {**result.metadata, "truncated": bool(meta.get("truncated", False))}, images)
 
 
 def _opencode_result(

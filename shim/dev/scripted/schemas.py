@@ -19,7 +19,7 @@ DEPTH = 12
 """Levels of a schema down to which references are followed. Some definitions hold themselves."""
 
 ROLES: Mapping[str, tuple[str, ...]] = {
-    "read": (r"read_?files?", r"view(_file)?", r"open_?file", r"file_?read", r"cat", r"read"),
+    "read": (r"read_?(text_?)?files?", r"view(_file)?", r"open_?file", r"file_?read", r"cat", r"read"),
     "edit": (
         r"replace_in_file",
         r"(str|string|search)(_and)?_?replace(_editor)?",
@@ -28,7 +28,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
         r"(text_)?editor",
         r"apply_(patch|diff)",
     ),
-    "write": (r"write(_?(to_)?file)?", r"(create|new)_?file", r"file_?write", r"save_?file", r"(text_)?editor"),
+    "write": (r"write(_?(to_|text_)?file)?", r"(create|new)_?file", r"file_?write", r"save_?file", r"(text_)?editor"),
     "bash": (
         r"(execute|run)_?(shell_?)?commands?",
         r"run_(in_)?terminal(_cmd)?",

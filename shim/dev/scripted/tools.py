@@ -151,6 +151,8 @@ def _fits(value: Json, schema: Mapping[str, Json]) -> bool:
 
 def _by_schema(tool: str, arguments: tuple[str, ...], schemas: Schemas | None) -> list[Call]:
     name_and_arguments = generic(tool, arguments, schemas or {})
+    if name_and_arguments is None and tool == "edit":  # fast-agent can only write whole files
+        name_and_arguments = generic("write", (arguments[0], f"{arguments[2]}\n"), schemas or {})
     return [Call(*name_and_arguments)] if name_and_arguments is not None else []
 
 

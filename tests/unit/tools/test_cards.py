@@ -197,3 +197,8 @@ def test_a_running_call_tells_the_end_of_its_output() -> None:
 def test_opencodes_own_tools_keep_their_names() -> None:
     assert tools_of("opencode") == {}
     assert tools_of("any agent of the protocol")["Bash"].tool == "bash"
+
+
+def test_a_card_without_a_title_of_its_own_has_the_agents() -> None:
+    assert finish(ToolView("other", {}), "echo", title="echo of a server").title == "echo of a server"
+    assert finish(ToolView("read", {"filePath": "/home/user/project/a"}), "x", title="Reading").title == "a"

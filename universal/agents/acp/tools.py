@@ -41,9 +41,11 @@ _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)+")
 _NAMED_TITLE = re.compile(r"([a-z][a-z0-9]*(?:_[a-z0-9]+)+): ")
 _NAMED_JSON = re.compile(r"([A-Za-z][\w.-]*): \{")
 """Titles that begin with the tool's name, as Cline's do: a name of several words, or any name before JSON arguments."""
+_SERVER_TITLE = re.compile(r"([\w-]+)/([\w-]+)|([\w-]+) \(([\w-]+) MCP Server\)")
+"""Titles of MCP tools: fast-agent's `SERVER/TOOL`, Gemini CLI's `TOOL (SERVER MCP Server)`."""
 _FENCE = re.compile(r"\A(`{3,})\w*\n(.*?)\n?\1\s*\Z", re.DOTALL)
-_SHELL_END = re.compile(r"\n?<shellId: \S+ completed with exit code -?\d+>\s*\Z")
-"""The line that Copilot adds to a command's output."""
+_SHELL_END = re.compile(r"(?:\n?<shellId: \S+ completed with exit code (-?\d+)>|\n*\[Exit code: (-?\d+)\])\s*\Z")
+"""The line that Copilot adds to a command's output, and that of fast-agent behind an empty line."""
 _EDIT_CHARS = 20_000
 """Maximum characters of a diff's two texts that are copied into the arguments."""
 
@@ -139,12 +141,14 @@ def name_of(update: Msg) -> str:
     about = name in _SHELLS and kind in ("read", "search") and arr(update.get("locations"))
     if name and not about:
         return kind if kind in _ACTING_KINDS and name not in TOOLS and not name.startswith("mcp__") else name
-    named = _NAMED_TITLE.match(title) or _NAMED_JSON.match(title)
-    if not name and kind in ("", "other") and named is not None:
-        return named[1]
-    if not name and (title in _TITLES or title.startswith("mcp__") or (kind != "execute" and _IDENTIFIER.fullmatch(title))):
+    if not name and kind in ("", "other"):
+        if (served := _SERVER_TITLE.fullmatch(title)) is not None:
+            return f"mcp__{served[1] or served[4]}__{served[2] or served[3]}"
+        if (named := _NAMED_TITLE.match(title) or _NAMED_JSON.match(title)) is not None:
+            return named[1]
+    if not name and (title in _TITLES or title.startswith("mcp__")):
         return title
-    return kind or "other"
+    return title if not name and kind not in _ACTING_KINDS and _IDENTIFIER.fullmatch(title) else kind or "other"
 
 
 def _qwen_name(meta: Msg) -> str:
@@ -355,7 +359,8 @@ def strip_fence(text: str) -> str:
 
 def output_of(call: Call) -> str:
     """Return the output of a tool: of its terminal, else its raw output, else its content, else any output as JSON."""
-    return call.terminal or _raw_text(call.raw_output) or texts(call.content) or _unknown_output(call.raw_output)
+    output = call.terminal or _raw_text(call.raw_output) or texts(call.content) or _unknown_output(call.raw_output)
+    return _SHELL_END.sub("", output) if call.kind == "execute" else output
 
 
 _OUTPUT_KEYS = ("output", "formatted_output", "aggregated_output", "stdout", "error")
@@ -418,8 +423,10 @@ def metadata_of(call: Call) -> Msg:
     """Return the metadata of the tool_result item, as listed at `universal.items.Item`."""
     raw = obj(call.raw_output)
     metadata: Msg = {}
-    if call.exit_code is not None:
-        metadata["exit_code"] = call.exit_code
+    if call.name not in TOOLS and call.title not in ("", call.name):  # a card that is no tool's has no other title
+        metadata["title"] = title_of(call)
+    if (exit_code := _exit_code(call)) is not None:
+        metadata["exit_code"] = exit_code
     for source in (raw, call.response):
         metadata.update({key: source[key] for key in ("stdout", "stderr") if isinstance(source.get(key), str)})
     if call.terminal:
@@ -437,6 +444,14 @@ def metadata_of(call: Call) -> Msg:
         metadata.update(result_metadata(NativeResult(call.title, own)))
         metadata["truncated"] = own.get("truncated") is True
     return metadata
+
+
+def _exit_code(call: Call) -> int | None:
+    """Return the exit code of a command: told as a value, or in words behind its output."""
+    if call.exit_code is None and call.kind == "execute" and isinstance(call.raw_output, str):
+        end = _SHELL_END.search(call.raw_output)
+        return int(end[1] or end[2]) if end is not None else None
+    return call.exit_code
 
 
 def todos_of(call: Call) -> list[Msg]:

@@ -10,6 +10,7 @@ from universal.agents.acp.tools import (
     Call,
     arguments_of,
     content_of,
+    metadata_of,
     name_of,
     output_of,
     reports_failure,
@@ -35,6 +36,12 @@ def call_of(update: dict[str, Any], **result: Any) -> Call:
         ("other", 'my-server__look.up: {"a":1}', "my-server__look.up"),
         ("other", "Note: this is a sentence", "other"),
         ("read", 'read_files: {"files":[]}', "read"),
+        ("edit", "write_text_file", "edit"),
+        ("other", "write_text_file", "write_text_file"),
+        ("other", "scripted/echo", "mcp__scripted__echo"),
+        ("other", "echo (scripted MCP Server)", "mcp__scripted__echo"),
+        ("read", "scripted/get-page", "read"),
+        ("other", "a/b/c", "other"),
     ],
 )
 def test_a_title_gives_the_name_where_the_kind_tells_nothing(kind: str, title: str, name: str) -> None:
@@ -183,3 +190,30 @@ def test_the_change_of_an_edit_stays_when_words_end_it() -> None:
 
 def test_title_that_is_an_mcp_tools_name_is_the_name() -> None:
     assert name_of({"kind": "other", "title": "mcp__scripted__echo"}) == "mcp__scripted__echo"
+
+
+@pytest.mark.parametrize(
+    ("update", "title"),
+    [
+        ({"kind": "other", "title": "echo (scripted MCP Server)"}, "echo (scripted MCP Server)"),
+        ({"kind": "other", "title": "mcp__scripted__echo"}, None),
+        ({"kind": "other"}, None),
+        ({"kind": "execute", "title": "ls"}, None),
+    ],
+)
+def test_card_of_no_known_tool_has_the_title_that_the_agent_tells(update: dict[str, Any], title: str | None) -> None:
+    assert metadata_of(call_of(update)).get("title") == title
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "output", "code"),
+    [
+        ("execute", "made\n\n\n[Exit code: 3]", "made", 3),
+        ("execute", "\n[Exit code: -9]", "", -9),
+        ("execute", "made\n", "made\n", None),
+        ("read", "[Exit code: 3]", "[Exit code: 3]", None),
+    ],
+)
+def test_an_exit_code_in_words_is_no_output(kind: str, raw: str, output: str, code: int | None) -> None:
+    call = call_of({"kind": kind}, rawOutput=raw)
+    assert (output_of(call), metadata_of(call).get("exit_code")) == (output, code)

@@ -112,3 +112,11 @@ def test_tool_of_a_known_name_with_other_arguments_gets_them() -> None:
     schema = {"properties": {key: TEXT for key in ("file_path", "old_string", "new_string")}, "required": ["file_path"]}
     [made] = call("edit", ("/p/a", "x", "y"), ("edit", "todowrite"), {"edit": schema})
     assert (made.name, made.arguments) == ("edit", {"file_path": "/p/a", "old_string": "x", "new_string": "y"})
+
+
+def test_an_agent_that_only_writes_gets_an_edit_as_the_whole_file() -> None:
+    """fast-agent's tools over ACP."""
+    keys = ("path", "content")
+    schemas = {"write_text_file": {"properties": dict.fromkeys(keys, TEXT), "required": list(keys)}}
+    [made] = call("edit", ("/p/a", "x", "y"), tuple(schemas), schemas)
+    assert (made.name, made.arguments) == ("write_text_file", {"path": "/p/a", "content": "y\n"})

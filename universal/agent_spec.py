@@ -90,7 +90,7 @@ class ProjectSettingsUse(NamedTuple):
     rule_files: tuple[str, ...] = ()
 
 
-ALL_FAMILIES = ("claude", "opencode", "codex", "pi", "gemini", "qwen", "copilot", "amp")
+ALL_FAMILIES = ("claude", "opencode", "codex", "pi", "gemini", "qwen", "copilot", "amp", "kilo", "fast-agent")
 """All families, for an unknown program, which may read any of them."""
 READS_ALL = ProjectSettingsUse(ALL_FAMILIES)
 

@@ -81,8 +81,9 @@ _NO_WORDS: Mapping[str, Cell] = {
 }
 """What no agent of the protocol can tell."""
 SHOWN: Mapping[str, Callable[[str], Mapping[str, Cell]]] = {
-    "gemini": lambda folder: {**_NO_WORDS, "mcp": _acp("mcp", folder, note="It tells a title, and no name of the tool.")},
+    "gemini": lambda _: _NO_WORDS,
     "kimi": lambda _: _NO_WORDS,
+    "fast-agent": lambda _: _NO_WORDS,
     "vibe": lambda folder: {
         **_NO_WORDS,
         "retries": _acp("drop", folder, note="It does not count them."),

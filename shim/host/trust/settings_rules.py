@@ -300,6 +300,7 @@ class File:
 
 _SOURCE = ("*.ts", "*.js", "*.mjs", "*.cjs", "*.mts", "*.cts", "*.tsx", "*.jsx")
 _MARKDOWN = ("*.md",)
+_KILO = (".kilo/", ".kilocode/")
 FILES: tuple[File, ...] = (
     File("claude", ".claude/settings.json", _claude_settings),
     File("claude", ".claude/settings.local.json", _claude_settings),
@@ -336,6 +337,10 @@ FILES: tuple[File, ...] = (
     *(File("amp", name, _amp_settings) for name in (".amp/settings.json", ".amp/settings.jsonc", ".vscode/settings.json")),
     *(File("amp", f".amp/{folder}", _is_code, ("*",)) for folder in ("plugins", "tools", "toolbox")),
     File("amp", ".agents/skills", _mcp_json, ("mcp.json",)),
+    *(File("kilo", f"{folder}kilo.{end}", _opencode_config) for folder in ("", *_KILO) for end in ("json", "jsonc")),
+    *(File("kilo", f"{place}{kind}", _is_code, _SOURCE) for place in _KILO for kind in ("plugin", "plugins", "tool", "tools")),
+    *(File("fast-agent", name, _is_code) for name in ("fast-agent.yaml", "fast-agent.config.yaml", "fastagent.config.yaml")),
+    File("fast-agent", ".fast-agent", _is_code, ("*.yaml", "*.md", "*.py")),
 )
 """All files that a scan reads, in display order."""
 WHOLE_FILES: tuple[Parser, ...] = (_is_code, _is_plugin, _variables, _is_rules)

@@ -181,6 +181,9 @@ PLANTED: dict[str, tuple[str, object, list[tuple[str, str, str]]]] = {
         {"amp.mcpServers": {"s": {"command": "x"}}, "amp.dangerouslyAllowAll": True, "editor.tabSize": 2},
         [("amp", "amp.mcpServers.s", "x"), ("amp", "amp.dangerouslyAllowAll", "true")],
     ),
+    "kilo": (".kilo/kilo.json", {"mcp": {"s": {"type": "local", "command": ["x"]}}}, [("kilo", "mcp.s", "x")]),
+    "fast-agent": (".fast-agent/fast-agent.yaml", "mcp: {}", [("fast-agent", "code", "")]),
+    "card of fast-agent": (".fast-agent/agent-cards/a.md", "---\nshell: true\n---\n", [("fast-agent", "code", "")]),
     "instructions": ("CLAUDE.md", "hooks: x", []),
     "no JSON": (
         ".claude/settings.json",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,7 @@ def schema_of(name: str) -> int:
 
 def make_database(name: str, path: Path, home: Path = Path("/home/user")) -> None:
     """The database of a fixture, in WAL mode as its server left it; paths below `/home/user` moved below `home`."""
-    text = (FOLDER / name / "database.sql").read_text("utf-8").replace("/home/user", str(home))
+    text = lzma.decompress((FOLDER / name / "database.sql.xz").read_bytes()).decode().replace("/home/user", str(home))
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(text)

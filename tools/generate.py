@@ -60,15 +60,14 @@ SCHEMAS = (
 )
 """Schemas that the face builds itself. Those that they refer to come with them."""
 HOST_SCHEMAS = (
-    *("Project", "Pty", "Worktree", "Workspace", "WorkspaceEventConnectionStatus", "Provider", "Model", "Agent", "Command"),
+    *("Project", "Pty", "Worktree", "Provider", "Model", "Agent", "Command"),
     "MCPStatus",
 )
 """The same of what the host has, and of what agents offer."""
-ANSWERS = {"MessageWithParts": "session.messages", "HistoryEvent": "sync.history.list"}
+ANSWERS = {"MessageWithParts": "session.messages"}
 HOST_ANSWERS = {
     "TextMatch": "find.text",
     "ShellOption": "pty.shells",
-    "WorkspaceAdapter": "experimental.workspace.adapter.list",
     "ProjectDirectory": "project.directories",
 }
 """Shapes that the document has only inside of an answer, a list: their names here -> operationId."""
@@ -97,7 +96,7 @@ EVENTS = (
 HOST_EVENTS = (
     *("EventPtyCreated", "EventPtyUpdated", "EventPtyExited", "EventPtyDeleted", "EventFileWatcherUpdated"),
     *("EventVcsBranchUpdated", "EventProjectUpdated", "EventProjectDirectoriesUpdated", "EventWorktreeReady"),
-    *("EventWorktreeFailed", "EventWorkspaceReady", "EventWorkspaceStatus", "EventServerInstanceDisposed"),
+    *("EventWorktreeFailed", "EventServerInstanceDisposed"),
     *("EventGlobalDisposed", "EventTuiPromptAppend", "EventTuiCommandExecute", "EventTuiToastShow", "EventTuiSessionSelect"),
 )
 """Events of the host that the face sends."""

@@ -31,7 +31,6 @@ BODIES = {
     "PermissionReplyBody": "permission.reply",
     "PermissionResponseBody": "permission.respond",
     "QuestionReplyBody": "question.reply",
-    "ReplayBody": "sync.replay",
     "RevertBody": "session.revert",
     "SessionCreateBody": "session.create",
     "SessionMoveBody": "experimental.controlPlane.moveSession",
@@ -41,8 +40,6 @@ BODIES = {
     "TuiCommandBody": "tui.executeCommand",
     "TuiSelectBody": "tui.selectSession",
     "TuiToastBody": "tui.showToast",
-    "WarpBody": "experimental.workspace.warp",
-    "WorkspaceCreateBody": "experimental.workspace.create",
     "WorktreeCreateBody": "worktree.create",
     "WorktreeRemoveBody": "worktree.remove",
     "WorktreeResetBody": "worktree.reset",
@@ -90,7 +87,6 @@ PATHS = {
     "ProviderPath": "auth.set",
     "RequestPath": "question.reply",
     "ServerPath": "mcp.connect",
-    "WorkspacePath": "experimental.workspace.remove",
 }
 PATHS2 = {
     "AgentPath": "agent.get",

@@ -73,7 +73,6 @@ from shim.lib.errors import (
     SessionNotFound,
     StoreError,
     StoreUnavailable,
-    WorkspaceNotFound,
 )
 from shim.store.servers import ServerRef
 from universal.lib.jsonvalue import obj, text
@@ -495,7 +494,6 @@ OF_A_DIRECTORY = frozenset(
         "skill",
         "tool",
         "vcs",
-        "workspace",
         "worktree",
     }
 )
@@ -555,9 +553,6 @@ async def _place_of_work(request: web.Request, services: Services, name: str) ->
     """The directory that a request concerns: that of the worktree, the project or the session in it, or the one that it names."""
     directory = resolve(request.query, request.headers, str(services.settings.directory))
     path = access_of(request).path(request)
-    if name == "workspace" and request.method == "DELETE":
-        with suppress(WorkspaceNotFound):
-            return (await services.workspaces.get(path.rpartition("/")[2])).directory
     if name == "fs" and (session := request.query.get("session_id")) and services.universal is not None:
         with suppress(SessionNotFound):
             return services.sessions.index.record(await services.universal.sessions.id_of(session)).directory

@@ -110,20 +110,6 @@ class WorktreeFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkspaceReady:
-    """A workspace was created."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceConnected:
-    """A workspace is ready for use."""
-
-    workspace_id: str
-
-
-@dataclass(frozen=True, slots=True)
 class DirectoryDisposed:
     """The server dropped its state of a directory. Clients read everything about it again."""
 
@@ -184,8 +170,6 @@ HostChange: TypeAlias = (
     | ProjectDirectoriesChanged
     | WorktreeReady
     | WorktreeFailed
-    | WorkspaceReady
-    | WorkspaceConnected
     | DirectoryDisposed
     | AllDisposed
     | TuiPrompt

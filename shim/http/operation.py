@@ -44,7 +44,7 @@ UNPARSED_LIMIT = 10 * VALUES_LIMIT
 """Maximum signs of values (`,`, `[`, `{`) before a body is parsed, which takes up to 0.25 s of the event loop."""
 IMPORT_VALUES_LIMIT = 5_000_000
 """The same maximum for an imported document."""
-IMPORTS = frozenset({"session.import", "experimental.session.import", "sync.replay"})
+IMPORTS = frozenset({"session.import", "experimental.session.import"})
 ARRAYS: Mapping[str, int] = {
     **dict.fromkeys(("parts", "files", "agents", "skills", "answers", "attachments"), 1000),
     **dict.fromkeys(("permission", "permissions", "rules"), 2000),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from shim.host.files.watcher import Watchers
     from shim.host.git.project_copies import ProjectCopies
     from shim.host.git.projects import Projects
-    from shim.host.git.workspaces import Workspaces
     from shim.host.git.worktrees import Worktrees
     from shim.host.terminals.shells import Shells
     from shim.host.terminals.terminal_manager import Terminals
@@ -93,7 +92,6 @@ class Services:
     copies: ProjectCopies = field(init=False)
     tui_control: TuiControl = field(init=False)
     watchers: Watchers = field(init=False)
-    workspaces: Workspaces = field(init=False)
     universal: Universal | None = None
     """None only in tests that run OpenCode's face alone."""
     opencode2: FaceServices | None = None

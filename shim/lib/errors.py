@@ -179,14 +179,6 @@ class ProjectNotFound(NotFound):
         self.project_id = project_id
 
 
-class WorkspaceNotFound(NotFound):
-    """No workspace has this id."""
-
-    def __init__(self, workspace_id: str) -> None:
-        super().__init__(f"Workspace not found: {workspace_id}")
-        self.workspace_id = workspace_id
-
-
 class PtyNotFound(NotFound):
     """No terminal has this id."""
 
@@ -465,10 +457,6 @@ class ProjectCopyError(GitRefused):
     def __init__(self, message: str, *, force_required: bool = False) -> None:
         super().__init__(message)
         self.force_required = True if force_required else None
-
-
-class WorkspaceCreateError(GitRefused):
-    """The server could not create a workspace."""
 
 
 # --- agents that a request names ----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from shim.lib.clock import Clock
 from universal.lib.ids import BYTE_TO_BASE_62, COUNTER_SPAN, MASK, TAIL, hashed_tail, render
 
-Kind: TypeAlias = Literal["item", "permission", "question", "event", "session", "pty", "workspace", "turn", "saved", "shell"]
+Kind: TypeAlias = Literal["item", "permission", "question", "event", "session", "pty", "turn", "saved", "shell"]
 
 _PREFIX: dict[Kind, str] = {
     "item": "itm",
@@ -20,7 +20,6 @@ _PREFIX: dict[Kind, str] = {
     "event": "evt",
     "session": "ses",
     "pty": "pty",
-    "workspace": "wrk",
     "turn": "trn",
     "saved": "psv",
     "shell": "sh",

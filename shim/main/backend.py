@@ -40,7 +40,6 @@ from shim.host.git.projects import IDS as PROJECT_IDS
 from shim.host.git.projects import ROWS as PROJECT_ROWS
 from shim.host.git.projects import Projects
 from shim.host.git.snapshot import Snapshots
-from shim.host.git.workspaces import Workspaces
 from shim.host.git.worktrees import Worktrees
 from shim.host.plugins.plugin_hosts import PluginHosts
 from shim.host.terminals.shells import Shells
@@ -371,7 +370,6 @@ async def start(
         changes=host,
         enclose=enclose_shell("auto"),
     )
-    services.workspaces = Workspaces(store, projects, worktrees, clock=clock, ids=ids, changes=host)
     services.copies = ProjectCopies(store, projects, host)
     services.tui_control = TuiControl()
 

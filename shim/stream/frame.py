@@ -54,7 +54,6 @@ class Frame(NamedTuple):
     piece_of  reads the text that it adds to a part from its JSON; None: it adds none. Few frames are joined, so the text is not
               kept beside the bytes
     envelope  JSON members that are added to the body on a stream of all scopes
-    twin      the JSON of a second payload, which some wires send after the first
     """
 
     position: str
@@ -62,7 +61,6 @@ class Frame(NamedTuple):
     urgent: bool
     piece_of: Callable[[Frame, JsonObject], TextPiece] | None = None
     envelope: bytes = b""
-    twin: bytes = b""
 
 
 class Batch(NamedTuple):

@@ -407,7 +407,7 @@ class Hub:
                 else:
                     frame = frames[generation] = audience.encode(event, event_id, position)
                     if frame is not None:
-                        size += len(frame.body) + len(frame.envelope) + len(frame.twin)
+                        size += len(frame.body) + len(frame.envelope)
                 if frame is not None and audience.readers:
                     if audience.repeats is not None:
                         if audience.repeats.is_repeat():

@@ -26,7 +26,6 @@ from shim.host.config.setups import Setups
 from shim.host.files.watcher import Watchers
 from shim.host.git.project_copies import ProjectCopies
 from shim.host.git.projects import Projects
-from shim.host.git.workspaces import Workspaces
 from shim.host.git.worktrees import Worktrees
 from shim.host.terminals.shells import Shells
 from shim.host.terminals.terminal_manager import Terminals
@@ -252,7 +251,6 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
     sessions.setups = Setups(services.config.current)
     services.terminals = Terminals(clock=clock, ids=ids, environ=environ, owner="", changes=host)
     services.shells = Shells(data / "shell", clock=clock, ids=ids, environ=environ, owner="", changes=host)
-    services.workspaces = Workspaces(store, projects, worktrees, clock=clock, ids=ids, changes=host)
     services.copies = ProjectCopies(store, projects, host)
     services.tui_control = TuiControl()
     services.watchers = Watchers(host, hub.has_reader, home)

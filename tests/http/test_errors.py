@@ -126,7 +126,6 @@ OPENCODE1 = (
     Case("POST", "/question/que_none/reject"),
     Case("POST", "/session/import", {}),
     Case("POST", "/session/import", {"info": {"id": "x"}, "messages": []}),
-    Case("POST", "/sync/replay", {"directory": "/", "events": []}),
     Case("GET", "/share/none"),
     # the host
     Case("PATCH", "/project/none", {"name": "x"}),
@@ -152,10 +151,6 @@ OPENCODE1 = (
     Case("POST", "/experimental/worktree/reset", {"directory": "{dir}"}),
     Case("POST", "/experimental/worktree/reset", {"directory": "/none"}),
     Case("DELETE", "/experimental/worktree", {"directory": "{dir}"}),
-    Case("POST", "/experimental/workspace", {"type": "worktree", "branch": None, "extra": None}),
-    Case("POST", "/experimental/workspace", {"type": "none", "branch": None, "extra": None}),
-    Case("POST", "/experimental/workspace/warp", {"id": "wrk_none", "sessionID": "{ses}"}),
-    Case("POST", "/experimental/workspace/warp", {"id": None, "sessionID": "ses_none"}),
     Case("POST", "/experimental/control-plane/move-session", {"sessionID": "ses_none", "destination": {"directory": "{dir}"}}),
     Case("POST", "/experimental/control-plane/move-session", {"sessionID": "{ses}", "destination": {"directory": "/none"}}),
     Case(

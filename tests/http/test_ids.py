@@ -16,16 +16,12 @@ PATHLIKE = "../../x"
     [
         ("POST", "/session", {"parentID": f"ses_{PATHLIKE}"}),
         ("POST", "/tui/select-session", {"sessionID": f"ses_{PATHLIKE}"}),
-        ("POST", "/experimental/workspace", {"type": "worktree", "id": f"wrk_{PATHLIKE}", "branch": None}),
-        ("POST", "/experimental/workspace/warp", {"id": f"wrk_{PATHLIKE}", "sessionID": "ses_1"}),
-        ("POST", "/experimental/workspace/warp", {"id": None, "sessionID": f"ses_{PATHLIKE}"}),
         (
             "POST",
             "/experimental/control-plane/move-session",
             {"sessionID": f"ses_{PATHLIKE}", "destination": {"directory": "."}},
         ),
         ("GET", "/pty/pty_..%2F..%2Fx", None),
-        ("DELETE", "/experimental/workspace/wrk_..%2F..%2Fx", None),
         ("GET", "/api/shell/sh_..%2F..%2Fx", None),
     ],
 )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from tests.support.live import Live
 
 PATH = "/experimental/control-plane/move-session"
-WORKSPACE = "/experimental/workspace"
 
 
 def body(session: str, directory: Path, **more: Any) -> dict[str, Any]:
@@ -41,21 +39,3 @@ async def test_impossible_moves_are_refused(server: Live, tmp_path: Path) -> Non
         assert refused["name"] == "MoveSessionError"
         assert why in refused["data"]["message"]
     assert (await server.api.get(f"/session/{session}", status=200)).body["directory"] == str(server.directory)
-
-
-async def test_to_a_workspace_and_back(server: Live) -> None:
-    for argv in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "one"]):
-        subprocess.run(["git", "-C", str(server.directory), *argv], check=True)
-    session = await server.session()
-    made = (await server.api.post(WORKSPACE, {"type": "worktree"}, status=200)).body
-    warp = {"id": made["id"], "sessionID": session}
-    before = (await server.api.get(f"/session/{session}", status=200)).body
-    await server.api.post(f"{WORKSPACE}/warp", warp, status=204)
-    there = (await server.api.get(f"/session/{session}", status=200)).body
-    assert (there["directory"], there["projectID"]) == (made["directory"], before["projectID"])
-    answer = await server.api.post(f"{WORKSPACE}/warp", {**warp, "copyChanges": True}, status=400)
-    assert answer.body["name"] == "WorkspaceWarpError"
-    await server.api.post(f"{WORKSPACE}/warp", {**warp, "id": None}, status=204)
-    assert (await server.api.get(f"/session/{session}", status=200)).body["directory"] == before["directory"]
-    await server.api.post(f"{WORKSPACE}/warp", {**warp, "id": "wrk_unknown"}, status=404)
-    await server.api.post(f"{WORKSPACE}/warp", {**warp, "sessionID": "ses_unknown"}, status=404)

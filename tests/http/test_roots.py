@@ -162,21 +162,13 @@ async def test_a_patch_does_not_leave_the_root_for_the_rest_of_its_repository(tm
     assert (tmp_path / "above.txt").read_text() == "1\n"
 
 
-async def test_histories_outside_of_the_roots_are_neither_shown_nor_extended(tmp_path: Path, outside: Path) -> None:
+async def test_a_session_outside_is_not_extended_by_a_document(tmp_path: Path, outside: Path) -> None:
     store = MemoryStore()
     async with live(tmp_path, store=store) as server:
         session = (await server.api.post("/session", {}, params={"directory": str(outside)}, status=200)).body["id"]
-        told = (await server.api.post("/sync/history", {}, status=200)).body
         document = (await server.api.get(f"/session/{session}/export", status=200)).body
-    keys = (("id", "id"), ("aggregateID", "aggregate_id"), ("seq", "seq"), ("type", "type"), ("data", "data"))
-    events = [{new: row[old] for new, old in keys} for row in told]
     async with live(tmp_path, store=store, roots=(tmp_path / "project",)) as server:
-        assert (await server.api.post("/sync/history", {}, status=200)).body == []
         await server.api.post("/session/import", document, status=403)
-        await server.api.post("/sync/replay", {"directory": str(tmp_path / "project"), "events": events}, status=403)
-    async with live(tmp_path, roots=(tmp_path / "project",)) as server:
-        await server.api.post("/sync/replay", {"directory": str(outside), "events": events}, status=403)
-        await server.api.post("/sync/replay", {"directory": "a\0b", "events": events}, status=400)
 
 
 async def test_links_are_not_followed_on_the_event_loop(tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,8 +84,6 @@ async def test_the_document_lists_exactly_what_is_served(place: Place) -> None:
         ("/experimental/capabilities", {"backgroundSubagents": False}),
         ("/experimental/console", {"consoleManagedProviders": [], "switchableOrgCount": 0}),
         ("/experimental/console/orgs", {"orgs": []}),
-        ("/experimental/workspace", []),
-        ("/experimental/workspace/status", []),
         ("/experimental/worktree", []),
     ],
 )
@@ -158,6 +156,8 @@ ALWAYS: dict[str, tuple[str, str, Any]] = {
     "experimental.console.listOrgs": ("GET", "/experimental/console/orgs", {"orgs": []}),
     "experimental.capabilities.get": ("GET", "/experimental/capabilities", {"backgroundSubagents": False}),
     "experimental.session.background": ("POST", f"/experimental/session/{SESSION}/background", False),
+    "experimental.workspace.list": ("GET", "/experimental/workspace", []),
+    "experimental.workspace.status": ("GET", "/experimental/workspace/status", []),
     "experimental.workspace.syncList": ("POST", "/experimental/workspace/sync-list", None),
     "sync.start": ("POST", "/sync/start", True),
     "tui.control.response": ("POST", "/tui/control/response", True),

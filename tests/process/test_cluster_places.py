@@ -310,9 +310,7 @@ def test_worktrees_of_a_front_are_made_used_and_removed_at_their_server(
             places.append(Path(worktree["directory"]))
         assert all(tmp_path / "one" in place.parents for place in places)
         assert sorted(front.get(f"/experimental/worktree{query}")) == sorted(map(str, places))
-        status, workspace = front.ask("POST", f"/experimental/workspace{query}", {"type": "worktree"})
-        assert (status, tmp_path / "one" in Path(workspace["directory"]).parents) == (200, True), workspace
-        until(lambda: len(ready(events)) == 6)
+        until(lambda: len(ready(events)) == 5)
         with server(repository, **settings("two")) as two:
             until(lambda: front.ask("POST", f"/session?directory={tmp_path / 'two'}", {})[0] == 200)
             assert two.get(f"/file?path=.&directory={places[0]}") == front.get(f"/file?path=.&directory={places[0]}")
@@ -323,13 +321,10 @@ def test_worktrees_of_a_front_are_made_used_and_removed_at_their_server(
             body = {"directory": str(places[0])}
             assert front.ask("POST", f"/experimental/worktree/reset{query}/part0", body) == (200, True)
             assert (places[0] / "part0" / "file").read_text() == "text\n"
-            assert [row["id"] for row in front.get(f"/experimental/workspace{query}")] == [workspace["id"]]
             for number, place in enumerate(places):
                 answer = front.ask("DELETE", f"/experimental/worktree{query}/part{number}", {"directory": str(place)})
                 assert (answer, place.exists()) == ((200, True), False), number
-            assert front.ask("DELETE", f"/experimental/workspace/{workspace['id']}{query}/part1")[0] == 200
-            assert not Path(workspace["directory"]).exists()
-    assert len(ready(events)) == 6
+    assert len(ready(events)) == 5
 
 
 def ready(events: list[dict[str, Any]]) -> list[str]:

@@ -396,7 +396,7 @@ class ClusterNode:
         context: Any = SimpleNamespace(services=SimpleNamespace(sessions=self.manager, clock=self.clock))
         return await self.streams.subscribe(
             self.hub,
-            encoder_of(self.clock.now_ms, "v1.18", wrapped=True, twins=False),
+            encoder_of(self.clock.now_ms, "v1.18", wrapped=True),
             last_event_id=position,
             greeting=lambda is_shown: [
                 *lost_turns(context, is_shown),

@@ -79,8 +79,6 @@ class EventStream:
             while True:
                 event = await self.next(timeout_s)
                 event = event["payload"] if self._wrapped else event
-                if event["type"] == "sync":  # told before
-                    continue
                 seen.append(event)
                 if event["type"] == wanted if isinstance(wanted, str) else wanted(event):
                     return seen

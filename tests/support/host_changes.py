@@ -21,8 +21,6 @@ from shim.host.changes import (
     TuiPrompt,
     TuiSession,
     TuiToast,
-    WorkspaceConnected,
-    WorkspaceReady,
     WorktreeFailed,
     WorktreeReady,
 )
@@ -49,8 +47,6 @@ EXAMPLES: tuple[HostChange, ...] = (
     ProjectDirectoriesChanged("abc"),
     WorktreeReady("calm-fox", "opencode/calm-fox"),
     WorktreeFailed("no space"),
-    WorkspaceReady("calm-fox"),
-    WorkspaceConnected("wrk_1"),
     DirectoryDisposed("/a"),
     AllDisposed(),
     TuiPrompt("hello"),

@@ -197,8 +197,6 @@ class Oracle(OpenApi):
 
     def _check_event(self, event: Mapping[str, Any], known: Mapping[str, Any]) -> None:
         kind = str(event.get("type"))
-        if kind == "sync":  # one schema for each type of what is told twice
-            kind = f"sync {(event.get('syncEvent') or {}).get('type')}"
         covering = [one for one in self.divergences if one.covers(f"event:{kind}", 0)]
         schema = known.get(kind)
         if schema is None:

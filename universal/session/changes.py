@@ -206,6 +206,3 @@ Change: TypeAlias = (
     | RequestClosed
     | LogAppended
 )
-
-LASTING_CHANGES = frozenset({SessionCreated, SessionChanged, MessageChanged, MessageRemoved, PartChanged, PartRemoved})
-"""Changes that make up the session's history: whoever has all of them has the session."""

@@ -59,7 +59,6 @@ class Session:
     mcp         agent -> its MCP servers as it reported them last: {name: {status, error?}}
     elsewhere   messages of before the session was moved: their snapshots and files belong to another directory
     in_order    whether `messages` are in order of time; not when the clock was put back
-    lasting     how many changes so far are part of the session's history (`universal.session.changes.LASTING_CHANGES`)
     timeline    the conversation in the order in which it happened, with choices and ends of turns
     """
 
@@ -78,7 +77,6 @@ class Session:
     mcp: dict[str, Fields] = field(default_factory=dict[str, Fields])
     elsewhere: frozenset[str] = frozenset()
     in_order: bool = True
-    lasting: int = 0
     timeline: Timeline = field(default_factory=Timeline)
 
     @property

@@ -34,7 +34,6 @@ from universal.lib.jsonvalue import arr, obj, text, whole
 from universal.limits import windows_of
 from universal.session import importer, values
 from universal.session.changes import (
-    LASTING_CHANGES,
     Change,
     CommandExecuted,
     DiffsChanged,
@@ -160,7 +159,6 @@ class Reducer:
         self._changes.clear()  # a session at rest need not hold its last changes
         if len(changes) == 1 and type(growth := changes[0]) is TextGrew:  # as for nearly all events
             return [growth._replace(place=self._timeline.pass_over((event.sequence,), at_ms)[0])]
-        self.session.lasting += sum(map(LASTING_CHANGES.__contains__, map(type, changes)))
         changes += self._timeline.write(event, changes, at_ms, is_live=is_live)
         if event.type is EventType.ITEM_DELTA:
             timeline = self.session.timeline

@@ -38,10 +38,6 @@ class SessionNotMoved(RequestError):
     """The session cannot move to another directory."""
 
 
-class SessionNotWarped(RequestError):
-    """The session cannot move into or out of a workspace."""
-
-
 ERRORS: Mapping[type[RequestError], Row] = {
     RequestError: Row(500, "UnknownError"),
     errors.InternalError: Row(500, "UnknownError", {"ref": "reference"}),
@@ -76,9 +72,7 @@ ERRORS: Mapping[type[RequestError], Row] = {
     errors.WorktreeResetFailed: Row(400, "WorktreeResetFailedError"),
     errors.WorktreeRemoveFailed: Row(400, "WorktreeRemoveFailedError"),
     errors.ProjectCopyError: Row(400, "ProjectCopyError", {"forceRequired": "force_required"}),
-    errors.WorkspaceCreateError: Row(400, "WorkspaceCreateError"),
     SessionNotMoved: Row(400, "MoveSessionError"),
-    SessionNotWarped: Row(400, "WorkspaceWarpError"),
     errors.AgentUnknown: Row(400, "BadRequest"),
     errors.AgentNotInstalled: Row(400, "BadRequest"),
     errors.ModeNotSupported: Row(400, "BadRequest"),

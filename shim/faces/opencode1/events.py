@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from shim.faces.opencode1 import host, read
 from shim.faces.opencode1.generations import Generation, event_of_1_0
-from shim.faces.opencode1.wire_event import FACE, OpenCodeEvent, Sync
+from shim.faces.opencode1.wire_event import FACE, OpenCodeEvent
 from shim.host.changes import HostChanged
 from shim.stream.frame import Frame, encode_position, normal_scope, to_json
-from universal.lib.ids import COUNTER_SPAN, MASK, hashed_tail
 from universal.lib.jsonvalue import JsonObject, obj
 from universal.permissions import REPLIES
 from universal.session.changes import (
-    LASTING_CHANGES,
     Change,
     CommandExecuted,
     DiffsChanged,
@@ -57,14 +55,10 @@ URGENT = frozenset({StatusChanged, TurnEnded, PromptFailed, RequestOpened, Reque
 """Changes that are sent at once instead of batched."""
 
 
-def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent: bool = False) -> list[OpenCodeEvent]:
-    """Render the changes that a session just made. Resent events are no part of its history."""
+def render(changes: Sequence[Change], session: Session, at_ms: int) -> list[OpenCodeEvent]:
+    """Render the changes that a session just made."""
     record = session.record
     session_id, scope, project = record.id, normal_scope(record.directory), record.project_id
-    seq = session.lasting
-    if not is_resent:
-        for change in changes:
-            seq -= type(change) in LASTING_CHANGES
     events: list[OpenCodeEvent] = []
     for change in changes:
         type_ = type(change)
@@ -78,19 +72,10 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent
         if row is None:
             continue
         kind, properties = row(change, session_id)
-        sync: Sync | None = None
-        if not is_resent and type_ in LASTING_CHANGES:
-            sync, seq = _sync(session_id, seq, at_ms), seq + 1
         older = _no_event if isinstance(change, PartChanged) and change.is_empty else None
         subject = (kind, change.request.id) if isinstance(change, RequestOpened) else None
-        events.append(OpenCodeEvent(kind, properties, scope, project, type_ in URGENT, older, sync, subject))
+        events.append(OpenCodeEvent(kind, properties, scope, project, type_ in URGENT, older, subject))
     return events
-
-
-def _sync(session_id: str, seq: int, at_ms: int) -> Sync:
-    """Return the place of a lasting event in the session's history. It depends only on the journal."""
-    value = (at_ms * COUNTER_SPAN + seq % COUNTER_SPAN) & MASK
-    return Sync(session_id, seq, f"evt_{value:012x}{hashed_tail(f'{session_id}:sync:{seq}')}")
 
 
 class _GrownPart(TypedDict):
@@ -203,8 +188,8 @@ RENDER: Mapping[type[Any], Callable[[Any, str], SessionEvent]] = {
 #     /event         id:POSITION\n data: {"id", "type", "properties"}\n\n
 #     /global/event  id:POSITION\n data: {"directory", "project", "payload": <the same JSON>}\n\n
 #
-# Clients of 1.1 and 1.0 get no `id` and no `project`. Since 1.14, `/global/event` repeats each lasting event as `sync`, without
-# an `id:` line. Native OpenCode has no `id:` lines, but its clients accept them (tested with 1.1.53 and @opencode-ai/sdk 1.19.3).
+# Clients of 1.1 and 1.0 get no `id` and no `project`. Native OpenCode has no `id:` lines, but its clients accept them (tested
+# with 1.1.53 and @opencode-ai/sdk 1.19.3). It repeats each lasting event as `sync` on `/global/event`, which no client reads.
 # Source: recordings of 1.18.33 and 1.1.53, `docs/wire.md`; docs/adr/0011-event-hub.md.
 
 HEARTBEAT_S = 10.0
@@ -225,13 +210,11 @@ class EventEncoder:
     now_ms      the clock, for events of 1.0 that contain the time of sending
     generation  the client's generation
     wrapped     put each event into an envelope with its directory, as on `/global/event`
-    twins       send a `sync` twin after each lasting event
     """
 
     now_ms: Callable[[], int]
     generation: Generation = "v1.18"
     wrapped: bool = False
-    twins: bool = False
     face: str = FACE
     joins: bool = False
 
@@ -251,11 +234,10 @@ class EventEncoder:
         return legacy_frame(legacy, position)
 
     def layout(self, frame: Frame) -> bytes:
-        position, body, _, _, envelope, twin = frame
+        position, body, _, _, envelope = frame
         if not self.wrapped:
             return b"id:%b\ndata: %b\n\n" % (encode_position(position), body)
-        data = b'id:%b\ndata: {%b"payload":%b}\n\n' % (encode_position(position), envelope, body)
-        return data + b'data: {%b"payload":%b}\n\n' % (envelope, twin) if twin and self.twins else data
+        return b'id:%b\ndata: {%b"payload":%b}\n\n' % (encode_position(position), envelope, body)
 
     def greeting(self, position: str, ids: Ids) -> list[Frame]:
         return [self._frame(CONNECTED, ids.moment(), position)]
@@ -267,26 +249,18 @@ class EventEncoder:
         return modern_frame(event, event_id, position) if self.generation == "v1.18" else legacy_frame(event, position)
 
 
-def encoder_of(now_ms: Callable[[], int], generation: Generation, *, wrapped: bool, twins: bool = False) -> EventEncoder:
+def encoder_of(now_ms: Callable[[], int], generation: Generation, *, wrapped: bool) -> EventEncoder:
     """Create the encoder of a client's stream. On `/global/event`, clients of 1.0 get the events of 1.1."""
     if wrapped and generation == "v1.0":
         generation = "v1.1"
-    return EventEncoder(now_ms, generation, wrapped, wrapped and twins)
+    return EventEncoder(now_ms, generation, wrapped)
 
 
 def modern_frame(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
-    """Encode an event for clients of 1.2 and later. A lasting event and its `sync` twin share the encoded properties."""
-    id_, type_, properties, sync, twin = event_id.encode(), event.type.encode(), to_json(event.properties), event.sync, b""
-    body = b'{"id":"%b","type":"%b","properties":%b}' % (id_, type_, properties)
-    if sync is not None:
-        place = (type_, sync.id.encode(), sync.seq, sync.session_id.encode())
-        twin = b'{"type":"sync","id":"%b","syncEvent":{"type":"%b.1","id":"%b","seq":%d,"aggregateID":"%b","data":%b}}' % (
-            id_,
-            *place,
-            properties,
-        )
+    """Encode an event for clients of 1.2 and later."""
+    body = b'{"id":"%b","type":"%b","properties":%b}' % (event_id.encode(), event.type.encode(), to_json(event.properties))
     piece_of = _Piece if event.type == DELTA else None
-    return Frame(position, body, event.urgent, piece_of, _envelope(event.scope, event.project), twin)
+    return Frame(position, body, event.urgent, piece_of, _envelope(event.scope, event.project))
 
 
 def legacy_frame(event: OpenCodeEvent, position: str) -> Frame:
@@ -334,4 +308,4 @@ def events_of(change: SessionChanges | HostChanged) -> list[OpenCodeEvent]:
     """Render a change as events."""
     if isinstance(change, HostChanged):
         return host.events_of(change)
-    return render(change.changes, change.session, change.at_ms, is_resent=change.is_resent)
+    return render(change.changes, change.session, change.at_ms)

@@ -29,8 +29,6 @@ Generation: TypeAlias = Literal["v1.18", "v1.1", "v1.0"]
 
 LAST_LEGACY = (1, 1)
 """The newest version without `message.part.delta`; 1.2.27 has it (both recorded)."""
-FIRST_SYNC = (1, 14)
-"""The first recorded version whose server sends `sync` twins."""
 FIRST_MAJOR = 1
 """Lower major versions are development builds (`0.0.0-main-...`), which are newer than all releases."""
 
@@ -58,15 +56,6 @@ def generation_of(query: Mapping[str, str], headers: Mapping[str, str]) -> Gener
     if named not in WIRE_VALUES:
         raise InvalidRequest(f"Unknown wire {named!r}. Give one of {', '.join(WIRE_VALUES)}, or leave it out.", "Query")
     return WIRE_VALUES[named]
-
-
-def takes_twins(query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
-    """Whether the client supports `sync` twins on `/global/event`: programs since 1.14, and all without a version."""
-    program = _PROGRAM.match(headers.get("User-Agent", ""))
-    if generation_of(query, headers) != "v1.18" or program is None:
-        return program is None
-    version = (int(program[1]), int(program[2]))
-    return version[0] < FIRST_MAJOR or version >= FIRST_SYNC
 
 
 def generation_of_agent(user_agent: str) -> Generation:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from shim.faces.opencode1._generated.event_types import HostEvent, TuiToastShowProperties
     from shim.host.files.search import TextMatch
     from shim.host.git.projects import WorkingCopy
-    from shim.host.git.workspaces import Workspace
     from shim.host.terminals.terminal_manager import InstalledShell
     from shim.host.values import Project, TerminalInfo
 
@@ -54,10 +53,6 @@ def event(change: changes.HostChange) -> HostEvent | None:  # noqa: C901 - a tab
             return "worktree.ready", {"name": name, "branch": branch}
         case changes.WorktreeFailed(message):
             return "worktree.failed", {"message": message}
-        case changes.WorkspaceReady(name):
-            return "workspace.ready", {"name": name}
-        case changes.WorkspaceConnected(workspace_id):
-            return "workspace.status", {"workspaceID": workspace_id, "status": "connected"}
         case changes.DirectoryDisposed(directory):
             return "server.instance.disposed", {"directory": directory}
         case changes.AllDisposed():
@@ -114,20 +109,6 @@ def project(source: Project) -> host_types.Project:
 def project_directory(copy: WorkingCopy) -> host_types.ProjectDirectory:
     """A working copy of a project."""
     return {"directory": copy.directory, "strategy": GIT_WORKTREE} if copy.is_linked else {"directory": copy.directory}
-
-
-def workspace(source: Workspace) -> host_types.Workspace:
-    """A workspace."""
-    return {
-        "id": source.id,
-        "type": source.kind,
-        "name": source.name,
-        "branch": source.branch,
-        "directory": source.directory,
-        "extra": source.extra,
-        "projectID": source.project_id,
-        "timeUsed": source.used_ms,
-    }
 
 
 def text_match(match: TextMatch) -> host_types.TextMatch:

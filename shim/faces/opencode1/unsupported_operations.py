@@ -18,7 +18,8 @@ CREDENTIALS = (
     "agents log in by their own programs, on the machine of this server (`claude auth login`, `codex login`); or give an API key"
 )
 MCP = "agents connect MCP servers, and log in to them by their own programs (`claude`, then /mcp; `codex mcp login NAME`)"
-SYNC = "it takes a session over that another server writes, and no server follows another here; POST /sync/replay takes in a copy"
+SYNC = "no server of OpenCode follows this one; `opencode export` and `opencode import` carry a session to another server"
+WORKSPACES = "there is no control plane here; a worktree (POST /experimental/worktree) is a folder of its own for sessions"
 NO_ACCOUNT = "there is no account at OpenCode's console here"
 NO_LSP = "this server runs no language servers (native without one says the same); agents have their own"
 
@@ -45,7 +46,8 @@ _OWN: dict[str, str] = {
     "mcp.auth.callback": MCP,
     "mcp.auth.authenticate": MCP,
     "experimental.console.switchOrg": NO_ACCOUNT,
-    "sync.steal": SYNC,
+    **dict.fromkeys(("sync.steal", "sync.replay", "sync.history.list"), SYNC),
+    **dict.fromkeys((f"experimental.workspace.{name}" for name in ("create", "remove", "warp", "adapter.list")), WORKSPACES),
 }
 
 UNSUPPORTED: dict[str, Row] = {
@@ -61,8 +63,8 @@ CONSTANT: dict[str, str] = {
     "experimental.console.listOrgs": NO_ACCOUNT,
     "experimental.capabilities.get": "agents decide by themselves what they run in the background",
     "experimental.session.background": "agents decide by themselves what they run in the background",
-    "experimental.workspace.syncList": "workspaces are read anew at each request, so nothing has to be brought up to date",
-    "sync.start": "workspaces are folders of this machine, so there is no other server to follow",
+    **dict.fromkeys((f"experimental.workspace.{name}" for name in ("list", "status", "syncList")), WORKSPACES),
+    "sync.start": WORKSPACES,
     "tui.control.response": "nobody waits for it, as in native's server",
 }
 """Served operations with a constant answer: that of a server that has no such thing. Each with the reason, which

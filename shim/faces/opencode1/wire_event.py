@@ -8,14 +8,6 @@ from typing import Any, NamedTuple
 FACE = "opencode1"
 
 
-class Sync(NamedTuple):
-    """A lasting event's place in its session's history. `seq` counts from 0 without gaps; `id` is stable across replays."""
-
-    session_id: str
-    seq: int
-    id: str
-
-
 class OpenCodeEvent(NamedTuple):
     """An event of the OpenCode 1.x wire.
 
@@ -24,7 +16,6 @@ class OpenCodeEvent(NamedTuple):
     urgent   flush at once instead of batching (permission, question, idle, error)
     legacy   creates the event for clients of 1.1 and older (None: they get none). It is called while publishing, and only if
              such a client is connected. If absent, they get the same event
-    sync     the place in the session's history, if the event is a lasting one
     subject  the type and the id of the request that it opens
     """
 
@@ -34,7 +25,6 @@ class OpenCodeEvent(NamedTuple):
     project: str | None = None
     urgent: bool = False
     legacy: Callable[[], OpenCodeEvent | None] | None = None
-    sync: Sync | None = None
     subject: tuple[str, str] | None = None
 
     # As in `StreamEvent`. The hub assigns the id when it publishes the event.

@@ -38,12 +38,12 @@ def deltas(first: int, last: int, **of: Any) -> list[UniversalEvent]:
     return [delta_event(number, f"{number} ", **of) for number in range(first, last + 1)]
 
 
-def fold(session_id: str, rows: Iterable[EventRow]) -> tuple[dict[str, Message], int]:
-    """Messages, and how many lasting events there were."""
+def fold(session_id: str, rows: Iterable[EventRow]) -> dict[str, Message]:
+    """The messages of the session."""
     reducer = Reducer(session_id, "mock")
     for one in join_deltas(rows):
         reducer.load(one, from_rfc3339(one.time))
-    return reducer.session.messages, reducer.session.lasting
+    return reducer.session.messages
 
 
 @settings(max_examples=LAW_EXAMPLES // 2, deadline=None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from aiohttp import ClientResponse
@@ -53,10 +52,10 @@ def parse(text: bytes) -> list[ReceivedFrame]:
 
 
 def parse_batches(subscription: Subscription, taken: list[Batch]) -> list[ReceivedFrame]:
-    """What a client of this subscription sees of what it has taken, without `sync` twins."""
+    """What a client of this subscription sees of what it has taken."""
     frames = [frame for batch in taken for frame in batch.frames]
     assert b"".join(batch.data for batch in taken) == b"".join(map(subscription.encoder.layout, frames))
-    return parse(b"".join(map(replace(subscription.encoder, twins=False).layout, frames)))
+    return parse(b"".join(map(subscription.encoder.layout, frames)))
 
 
 async def drain(subscription: Subscription) -> list[ReceivedFrame]:
@@ -103,9 +102,9 @@ ASK_2 = OpenCodeEvent(
 )
 
 
-def encoder(*, wrapped: bool = False, legacy: bool = False, oldest: bool = False, sync: bool = False) -> EventEncoder:
+def encoder(*, wrapped: bool = False, legacy: bool = False, oldest: bool = False) -> EventEncoder:
     """The encoder of a client: `legacy`, one of 1.1; `oldest`, one of 1.0."""
-    return encoder_of(sent_ms, "v1.0" if oldest else "v1.1" if legacy else "v1.18", wrapped=wrapped, twins=sync)
+    return encoder_of(sent_ms, "v1.0" if oldest else "v1.1" if legacy else "v1.18", wrapped=wrapped)
 
 
 def subscribe(

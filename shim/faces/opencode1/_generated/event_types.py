@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from shim.faces.opencode1._generated.host_types import PlainText, Project, Pty, WorkspaceEventConnectionStatus
+from shim.faces.opencode1._generated.host_types import PlainText, Project, Pty
 from shim.faces.opencode1._generated.types import (
     ErrorMessage,
     Message,
@@ -197,12 +197,6 @@ class WorktreeReadyProperties(TypedDict):
     branch: NotRequired[str]
 
 
-class WorkspaceReadyProperties(TypedDict):
-    """The content of `EventWorkspaceReady`."""
-
-    name: str
-
-
 class ServerInstanceDisposedProperties(TypedDict):
     """The content of `EventServerInstanceDisposed`."""
 
@@ -250,8 +244,6 @@ HostEvent: TypeAlias = (
     | tuple[Literal["project.directories.updated"], ProjectDirectoriesUpdatedProperties]
     | tuple[Literal["worktree.ready"], WorktreeReadyProperties]
     | tuple[Literal["worktree.failed"], ErrorMessage]
-    | tuple[Literal["workspace.ready"], WorkspaceReadyProperties]
-    | tuple[Literal["workspace.status"], WorkspaceEventConnectionStatus]
     | tuple[Literal["server.instance.disposed"], ServerInstanceDisposedProperties]
     | tuple[Literal["global.disposed"], Mapping[str, Any]]
     | tuple[Literal["tui.prompt.append"], PlainText]

@@ -68,26 +68,6 @@ class Worktree(TypedDict):
     directory: str
 
 
-class Workspace(TypedDict):
-    """`Workspace` of the document."""
-
-    id: str
-    type: str
-    name: str
-    branch: NotRequired[str | None]
-    directory: NotRequired[str | None]
-    extra: NotRequired[Any | None]
-    projectID: str
-    timeUsed: float | Literal["NaN"] | Literal["Infinity"] | Literal["-Infinity"] | Literal["Infinity", "-Infinity", "NaN"]
-
-
-class WorkspaceEventConnectionStatus(TypedDict):
-    """`WorkspaceEventConnectionStatus` of the document."""
-
-    workspaceID: str
-    status: Literal["connected", "connecting", "disconnected", "error"]
-
-
 class Provider(TypedDict):
     """`Provider` of the document."""
 
@@ -290,14 +270,6 @@ class ShellOption(TypedDict):
     path: str
     name: str
     acceptable: bool
-
-
-class WorkspaceAdapter(TypedDict):
-    """`WorkspaceAdapter` of the document."""
-
-    type: str
-    name: str
-    description: str
 
 
 class ProjectDirectory(TypedDict):

@@ -55,12 +55,6 @@ class ServerPath(BaseModel):
     name: str
 
 
-class WorkspacePath(BaseModel):
-    """The path of `experimental.workspace.remove`."""
-
-    id: Annotated[str, need_id("wrk")]
-
-
 class AskQuery(BaseModel):
     """The query of `permission.list`."""
 
@@ -198,23 +192,6 @@ class QuestionReplyBody(BaseModel):
     answers: list[list[str]]
 
 
-class ReplayBodyEvents(BaseModel):
-    """`ReplayBodyEvents` has no name in the document."""
-
-    id: Annotated[str, need_id("evt_")]
-    aggregateID: str
-    seq: Annotated[int, Field(ge=0)]
-    type: str
-    data: dict[str, Any]
-
-
-class ReplayBody(BaseModel):
-    """The body of `sync.replay`."""
-
-    directory: str
-    events: Annotated[list[ReplayBodyEvents], Field(min_length=1)]
-
-
 class RevertBody(BaseModel):
     """The body of `session.revert`."""
 
@@ -312,23 +289,6 @@ class TuiToastBody(BaseModel):
     message: str
     variant: Literal["info", "success", "warning", "error"]
     duration: Annotated[int, Field(gt=0)] | None = None
-
-
-class WarpBody(BaseModel):
-    """The body of `experimental.workspace.warp`."""
-
-    id: Annotated[str, need_id("wrk")] | None
-    sessionID: Annotated[str, need_id("ses")]
-    copyChanges: bool | None = None
-
-
-class WorkspaceCreateBody(BaseModel):
-    """The body of `experimental.workspace.create`."""
-
-    id: Annotated[str, need_id("wrk")] | None = None
-    type: str
-    branch: str | None = None
-    extra: Any | None = None
 
 
 class WorktreeCreateBody(BaseModel):

@@ -770,16 +770,6 @@ class MessageWithParts(TypedDict):
     parts: list[Part]
 
 
-class HistoryEvent(TypedDict):
-    """`HistoryEvent` of the document."""
-
-    id: str
-    aggregate_id: str
-    seq: int
-    type: str
-    data: Mapping[str, Any]
-
-
 PermissionAction: TypeAlias = Literal["allow", "deny", "ask"]
 PermissionRuleset: TypeAlias = list[PermissionRule]
 OutputFormat: TypeAlias = OutputFormatText | OutputFormatJsonSchema

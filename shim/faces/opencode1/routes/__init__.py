@@ -22,7 +22,6 @@ from shim.faces.opencode1.routes import (
     pty,
     session,
     share,
-    sync,
     tui,
     workspace,
 )
@@ -30,7 +29,6 @@ from shim.faces.opencode1.routes import (
 MODULES: tuple[ModuleType, ...] = (
     session,
     agent,
-    sync,
     share,
     prompt,
     message,

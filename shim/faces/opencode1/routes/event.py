@@ -10,7 +10,7 @@ from aiohttp import web
 from shim.faces.opencode1 import host, read
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.events import encoder_of, events_of
-from shim.faces.opencode1.generations import generation_of, takes_twins
+from shim.faces.opencode1.generations import generation_of
 from shim.faces.opencode1.wire_event import FACE, OpenCodeEvent
 from shim.host.changes import RULES_TITLE, HostChanged, TuiToast
 from shim.host.config.opencode_config import unread_rules_notice
@@ -54,8 +54,7 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
     named = ctx.directory if scope is None else scope  # the TUI hears all directories, and names its own
     project = (await ctx.services.projects.identity(named)).id
     last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
-    generation, twins = generation_of(request.query, request.headers), takes_twins(request.query, request.headers)
-    encoder = encoder_of(ctx.services.clock.now_ms, generation, wrapped=wrapped, twins=twins)
+    encoder = encoder_of(ctx.services.clock.now_ms, generation_of(request.query, request.headers), wrapped=wrapped)
     subscription = await ctx.services.streams.subscribe(
         ctx.services.hub,
         encoder,

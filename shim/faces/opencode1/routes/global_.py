@@ -72,6 +72,8 @@ ANSWERS: Mapping[str, object] = {
     "experimental.console.listOrgs": {"orgs": []},
     "experimental.capabilities.get": {"backgroundSubagents": False},
     "experimental.session.background": False,
+    "experimental.workspace.list": [],
+    "experimental.workspace.status": [],
     "experimental.workspace.syncList": None,
     "sync.start": True,
     "tui.control.response": True,

@@ -1,4 +1,4 @@
-"""Workspaces, worktrees, and moves of sessions between them. Source: `shim.host.git.workspaces`."""
+"""Worktrees and copies of a project, and moves of sessions between directories."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import os.path
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shim.faces.opencode1 import host
 from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
-from shim.faces.opencode1.errors import SessionNotMoved, SessionNotWarped
+from shim.faces.opencode1.errors import SessionNotMoved
 from shim.host.files.roots import require
 from shim.host.git.project_copies import generate_name
-from shim.host.git.workspaces import KIND
 from shim.http.directory import resolve
 from shim.http.instance import end_instance
 from shim.http.operation import Ctx
@@ -22,45 +20,7 @@ from shim.sessions.transfer.move import move as move_session
 from shim.sessions.transfer.move import subpath
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1._generated.host_types import WorkspaceAdapter, WorkspaceEventConnectionStatus, Worktree
-
-
-@operation("experimental.workspace.adapter.list")
-async def adapters(ctx: Ctx) -> object:
-    """List the kinds of workspaces."""
-    worktree: WorkspaceAdapter = {"type": KIND, "name": "Worktree", "description": "Create a git worktree"}
-    return [worktree]
-
-
-@operation("experimental.workspace.list")
-async def list_workspaces(ctx: Ctx) -> object:
-    """List the project's workspaces."""
-    return [host.workspace(workspace) for workspace in await ctx.services.workspaces.list_of(ctx.directory)]
-
-
-@operation("experimental.workspace.status")
-async def statuses(ctx: Ctx) -> object:
-    """Return whether each workspace's folder exists."""
-    rows: list[WorkspaceEventConnectionStatus] = [
-        {"workspaceID": state.workspace_id, "status": "connected" if state.is_connected else "error"}
-        for state in await ctx.services.workspaces.states(ctx.directory)
-    ]
-    return rows
-
-
-@operation("experimental.workspace.create")
-async def create(ctx: Ctx, body: requests.WorkspaceCreateBody) -> object:
-    """Create a workspace."""
-    workspaces = ctx.services.workspaces
-    return host.workspace(await workspaces.create(ctx.directory, body.type, id_=body.id, branch=body.branch, extra=body.extra))
-
-
-@operation("experimental.workspace.remove")
-async def remove(ctx: Ctx, path: requests.WorkspacePath) -> object:
-    """End everything that runs in a workspace, and remove it."""
-    workspace = await ctx.services.workspaces.get(path.id)
-    await end_instance(ctx, workspace.directory)
-    return host.workspace(await ctx.services.workspaces.remove(path.id))
+    from shim.faces.opencode1._generated.host_types import Worktree
 
 
 # --- moves -----------------------------------------------------------------------------------------------
@@ -72,37 +32,19 @@ CHANGES = (
 
 
 @operation("experimental.controlPlane.moveSession")
-async def move(ctx: Ctx, body: requests.SessionMoveBody) -> object:
+async def move(ctx: Ctx, body: requests.SessionMoveBody) -> None:
     """Move a session. Its next prompt starts an agent there with the conversation. Raises SessionNotMoved."""
     directory = await ctx.services.links.real(resolve({"directory": body.destination.directory}, {}, ctx.directory))
-    return await _move(ctx, SessionNotMoved, body.sessionID, directory, along=body.moveChanges is True)
-
-
-@operation("experimental.workspace.warp")
-async def warp(ctx: Ctx, body: requests.WarpBody) -> object:
-    """Move a session into or out of a workspace. Raises WorkspaceNotFound (404), SessionNotWarped."""
-    here = ctx.services.sessions.index.record(body.sessionID).directory
-    if body.id is not None:
-        directory = (await ctx.services.workspaces.get(body.id)).directory
-    else:
-        worktree = (await ctx.services.projects.current(here)).worktree
-        directory = here if worktree == "/" else worktree
-    return await _move(ctx, SessionNotWarped, body.sessionID, directory, along=body.copyChanges is True)
-
-
-async def _move(
-    ctx: Ctx, refusal: type[SessionNotMoved | SessionNotWarped], session_id: str, directory: str, *, along: bool
-) -> None:
-    if along:
-        raise refusal(CHANGES)
+    if body.moveChanges is True:
+        raise SessionNotMoved(CHANGES)
     if not await asyncio.to_thread(os.path.isdir, directory):
-        raise refusal(f"There is no directory {directory}")
+        raise SessionNotMoved(f"There is no directory {directory}")
     project = await ctx.services.projects.identity(directory)
     try:
-        await move_session(ctx.services.sessions, session_id, directory, project, subpath(directory, project.worktree))
+        await move_session(ctx.services.sessions, body.sessionID, directory, project, subpath(directory, project.worktree))
     except (InvalidRequest, NotFound) as error:
-        raise refusal(str(error)) from error
-    await ctx.services.store.flush(session_id)
+        raise SessionNotMoved(str(error)) from error
+    await ctx.services.store.flush(body.sessionID)
 
 
 # --- worktrees -------------------------------------------------------------------------------------------

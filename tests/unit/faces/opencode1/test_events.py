@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.faces.opencode1.events import legacy_frame
-from shim.faces.opencode1.wire_event import OpenCodeEvent, Sync
+from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.stream.frame import compact
-from tests.unit.stream.reading import drain, encoder, make_hub, numbered_event, parse, subscribe
+from tests.unit.stream.reading import encoder, numbered_event, parse
 
 IDLE = OpenCodeEvent("session.idle", {"sessionID": "ses_1"}, scope="/home/user/project", project="prj", urgent=True)
 
@@ -61,37 +60,8 @@ def test_without_a_project() -> None:
     assert parse(wrapped)[0].data == {"directory": "/p", "payload": {"id": "evt_1", "type": "test.said", "properties": {"n": 1}}}
 
 
-def test_a_lasting_event_is_repeated_as_sync_on_the_stream_of_all_directories_only() -> None:
-    event = numbered_event(1, sync=Sync("ses_1", 4, "evt_lasting"))
-    plain = wire_bytes(event, sync=True, wrapped=True).split(b"\n\n")
-    assert plain[0] + b"\n\n" == wire_bytes(event, wrapped=True)
-    assert plain[1].startswith(b"data: ")
-    payload = {
-        "type": "sync",
-        "id": "evt_1",
-        "syncEvent": {"type": "test.said.1", "id": "evt_lasting", "seq": 4, "aggregateID": "ses_1", "data": {"n": 1}},
-    }
-    assert json.loads(plain[1].removeprefix(b"data: ")) == {"directory": "/p", "payload": payload}
-    assert plain[2:] == [b""]
-    assert b"syncEvent" not in wire_bytes(event, sync=True)
-    assert b"syncEvent" not in wire_bytes(event, sync=True, legacy=True, wrapped=True)
-
-
 def test_heartbeats_come_as_often_as_native() -> None:
     assert [encoder(legacy=legacy).heartbeat_s for legacy in (False, True)] == [10, 30]
-
-
-async def test_a_reconnecting_client_gets_the_twins_that_it_missed() -> None:
-    """Also those of events that only a stream without twins was there for."""
-    hub = make_hub()
-    plain = subscribe(hub)
-    at = (await drain(plain))[-1].id
-    hub.publish(numbered_event(1, sync=Sync("ses_1", 0, "evt_lasting")))
-    again = subscribe(hub, wrapped=True, sync=True, last_event_id=at)
-    (batch,) = await again.take()
-    assert b'"seq":0' in batch.data
-    plain.close()
-    again.close()
 
 
 # Frames of 1.18.33 and of 1.1.53, as recorded: (our event, legacy, wrapped, the recorded data).

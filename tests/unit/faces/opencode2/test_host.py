@@ -10,15 +10,13 @@ from shim.host.changes import (
     AllDisposed,
     ShellCreated,
     ShellExited,
-    WorkspaceConnected,
-    WorkspaceReady,
     WorktreeFailed,
     WorktreeReady,
 )
 from tests.support.host_changes import COMMAND, EXAMPLES, PROJECT
 from tests.support.opencode2_oracle import check_event
 
-WITHOUT_EVENT = {WorktreeReady, WorktreeFailed, WorkspaceReady, WorkspaceConnected, AllDisposed}
+WITHOUT_EVENT = {WorktreeReady, WorktreeFailed, AllDisposed}
 
 
 def test_each_change_has_the_event_of_the_contract() -> None:

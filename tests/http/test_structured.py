@@ -62,7 +62,7 @@ async def test_the_server_asks_again_as_often_as_the_prompt_says(tmp_path: Path,
     assert "it is no JSON" in str(again.frame["text"])
     assert info["error"] == {
         "name": "StructuredOutputError",
-        "data": {"message": "The answer does not match the schema: /age: it must be integer.", "retries": 1},
+        "data": {"message": 'The answer does not match the schema: /age: "old" is not of type "integer".', "retries": 1},
     }
 
 

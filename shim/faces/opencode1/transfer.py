@@ -37,12 +37,14 @@ from universal.items import (
     ToolCallPart,
     ToolResultPart,
 )
-from universal.lib.json_schema import mismatch
+from universal.lib.json_schema import mismatch, validator
 from universal.lib.jsonvalue import JsonObject, arr, obj, text, whole_numbers
 from universal.session import importer
 from universal.session.values import SessionRecord, Usage
 
 if TYPE_CHECKING:
+    from jsonschema_rs import Draft202012Validator
+
     from shim.faces.opencode1._generated import types
 
 
@@ -197,14 +199,17 @@ def _content(part: types.Part) -> list[ContentPart]:
 
 
 @cache
-def _document() -> JsonObject:
+def _validator(schema: str) -> Draft202012Validator:
+    """The check of values of this schema of OpenCode's API document."""
+
     def allow_more(row: JsonObject) -> JsonObject:
         return {key: value for key, value in row.items() if (key, value) != ("additionalProperties", False)}
 
     document = resources.files("shim.faces.opencode1").joinpath("openapi.json").read_bytes()
-    return obj(json.loads(document, object_hook=allow_more))
+    components = obj(json.loads(document, object_hook=allow_more))["components"]
+    return validator({"$ref": f"#/components/schemas/{schema}", "components": components})
 
 
 def problem(schema: str, value: Any, where: str = "") -> str:
     """Describe the first fault of `value` and its place; "" if it is valid. `schema`: a name in OpenCode's API document."""
-    return mismatch(value, {"$ref": f"#/components/schemas/{schema}"}, _document(), where)
+    return mismatch(value, _validator(schema), where)

@@ -17,7 +17,7 @@ from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import PromptDispatcher
 from shim.sessions.prompts.prompt_queue import PromptQueue
 from shim.sessions.session.session_state import SessionState
-from universal.lib.json_schema import mismatch, schema_fault
+from universal.lib.json_schema import mismatch, schema_fault, validator
 from universal.lib.jsonvalue import obj, whole
 from universal.session.values import Text
 
@@ -52,7 +52,7 @@ def must_ask_again(
         return False
     message_id, words = _answer(state)
     values = [metadata.pop("structured")] if metadata and "structured" in metadata else [*_values(words)]
-    whys = [mismatch(value, pending.prompt.schema) for value in values]
+    whys = [mismatch(value, validator(pending.prompt.schema)) for value in values]
     if "" in whys:
         state.status("structured", message_id=message_id, value=values[whys.index("")])
         return False

@@ -6,14 +6,20 @@ An event carries the new entry as it was then, so it stays true when it is rende
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from universal.permissions import Decision
 from universal.session import entries, values
 
 
+class LogEvent:
+    """An event of a log."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class SessionBegan:
+class SessionBegan(LogEvent):
     """The session exists."""
 
     record: values.SessionRecord
@@ -21,52 +27,52 @@ class SessionBegan:
 
 
 @dataclass(frozen=True, slots=True)
-class TitleChanged:
+class TitleChanged(LogEvent):
     """The session has another title."""
 
     record: values.SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
-class MetadataChanged:
+class MetadataChanged(LogEvent):
     """The session has other metadata."""
 
     record: values.SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
-class RulesChanged:
+class RulesChanged(LogEvent):
     """The session has other permission rules."""
 
     record: values.SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
-class SessionArchived:
+class SessionArchived(LogEvent):
     """The session was put into the archive."""
 
 
 @dataclass(frozen=True, slots=True)
-class SessionUnarchived:
+class SessionUnarchived(LogEvent):
     """The session was taken out of the archive."""
 
 
 @dataclass(frozen=True, slots=True)
-class SessionViewed:
+class SessionViewed(LogEvent):
     """A person has seen the end of the turn that was over at `idle_ms`."""
 
     idle_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class EntryAdded:
+class EntryAdded(LogEvent):
     """An entry was added that needs no event type of its own."""
 
     entry: entries.ModeEntry | entries.ModelEntry | entries.MovedEntry | entries.SkillEntry | entries.NoteEntry
 
 
 @dataclass(frozen=True, slots=True)
-class InstructionsChanged:
+class InstructionsChanged(LogEvent):
     """Instructions have changed. `entry` is None for the first ones of a session, which are no message."""
 
     delta: values.Fields | None
@@ -74,14 +80,14 @@ class InstructionsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptAccepted:
+class PromptAccepted(LogEvent):
     """A prompt was accepted and waits in the inbox."""
 
     prompt: entries.PendingPrompt
 
 
 @dataclass(frozen=True, slots=True)
-class PromptDelivered:
+class PromptDelivered(LogEvent):
     """An agent was given a prompt. `is_again`: after an undo of what came before it."""
 
     prompt: entries.PendingPrompt
@@ -89,14 +95,14 @@ class PromptDelivered:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptWithdrawn:
+class PromptWithdrawn(LogEvent):
     """A prompt that waited will never be delivered."""
 
     prompt_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryChanged:
+class DeliveryChanged(LogEvent):
     """The delivery of a waiting prompt has changed."""
 
     prompt_id: str
@@ -104,31 +110,31 @@ class DeliveryChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnBegan:
+class TurnBegan(LogEvent):
     """A turn runs."""
 
 
 @dataclass(frozen=True, slots=True)
-class TurnOver:
+class TurnOver(LogEvent):
     """A turn has ended."""
 
     entry: entries.EndEntry
 
 
 @dataclass(frozen=True, slots=True)
-class StatusEmitted:
+class StatusEmitted(LogEvent):
     """The session's status has changed. Follows the event that changed it."""
 
     status: values.Status
 
 
 @dataclass(frozen=True, slots=True)
-class WentIdle:
+class WentIdle(LogEvent):
     """The session is idle. No event of the turn follows."""
 
 
 @dataclass(frozen=True, slots=True)
-class UsageChanged:
+class UsageChanged(LogEvent):
     """What the session has cost so far."""
 
     usage: values.Usage
@@ -136,7 +142,7 @@ class UsageChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class StepBegan:
+class StepBegan(LogEvent):
     """A step of the model begins, or goes on after a retry; the model was asked at `started_ms`."""
 
     entry: entries.StepEntry
@@ -144,21 +150,21 @@ class StepBegan:
 
 
 @dataclass(frozen=True, slots=True)
-class StepStreamed:
+class StepStreamed(LogEvent):
     """The model's output of a step is complete; its tools may still run."""
 
     step_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class StepEnded:
+class StepEnded(LogEvent):
     """A step has ended without a failure."""
 
     entry: entries.StepEntry
 
 
 @dataclass(frozen=True, slots=True)
-class StepFailed:
+class StepFailed(LogEvent):
     """A step has failed. `is_paid`: it cost something."""
 
     entry: entries.StepEntry
@@ -166,14 +172,14 @@ class StepFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class RetryScheduled:
+class RetryScheduled(LogEvent):
     """The model is asked again later; `entry.retry` says when."""
 
     entry: entries.StepEntry
 
 
 @dataclass(frozen=True, slots=True)
-class TextBegan:
+class TextBegan(LogEvent):
     """A text or a thought begins."""
 
     step_id: str
@@ -181,7 +187,7 @@ class TextBegan:
 
 
 @dataclass(frozen=True, slots=True)
-class TextEnded:
+class TextEnded(LogEvent):
     """A text or a thought is complete."""
 
     step_id: str
@@ -190,7 +196,7 @@ class TextEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class CallBegan:
+class CallBegan(LogEvent):
     """The model begins to call a tool."""
 
     step_id: str
@@ -198,7 +204,7 @@ class CallBegan:
 
 
 @dataclass(frozen=True, slots=True)
-class CallInputGrew:
+class CallInputGrew(LogEvent):
     """A piece of a call's arguments, in the agent's own words."""
 
     step_id: str
@@ -207,7 +213,7 @@ class CallInputGrew:
 
 
 @dataclass(frozen=True, slots=True)
-class CallInputEnded:
+class CallInputEnded(LogEvent):
     """The arguments of a call are complete."""
 
     step_id: str
@@ -216,7 +222,7 @@ class CallInputEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class CallRan:
+class CallRan(LogEvent):
     """A tool runs."""
 
     step_id: str
@@ -225,7 +231,7 @@ class CallRan:
 
 
 @dataclass(frozen=True, slots=True)
-class CallProgressed:
+class CallProgressed(LogEvent):
     """A running tool reports progress."""
 
     step_id: str
@@ -234,7 +240,7 @@ class CallProgressed:
 
 
 @dataclass(frozen=True, slots=True)
-class CallSucceeded:
+class CallSucceeded(LogEvent):
     """A tool is done."""
 
     entry: entries.StepEntry
@@ -243,7 +249,7 @@ class CallSucceeded:
 
 
 @dataclass(frozen=True, slots=True)
-class CallFailed:
+class CallFailed(LogEvent):
     """A tool has failed, was refused or was interrupted."""
 
     step_id: str
@@ -252,14 +258,14 @@ class CallFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionBegan:
+class CompactionBegan(LogEvent):
     """The agent begins to compact its conversation."""
 
     entry: entries.CompactionEntry
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionEnded:
+class CompactionEnded(LogEvent):
     """The compaction is complete: the summary replaces the conversation."""
 
     entry: entries.CompactionEntry
@@ -267,21 +273,21 @@ class CompactionEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionFailed:
+class CompactionFailed(LogEvent):
     """The compaction has failed; the conversation is unchanged."""
 
     entry: entries.CompactionEntry
 
 
 @dataclass(frozen=True, slots=True)
-class ShellBegan:
+class ShellBegan(LogEvent):
     """A person's command runs."""
 
     entry: entries.ShellEntry
 
 
 @dataclass(frozen=True, slots=True)
-class ShellEnded:
+class ShellEnded(LogEvent):
     """A person's command is done."""
 
     entry: entries.ShellEntry
@@ -289,40 +295,40 @@ class ShellEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoStaged:
+class UndoStaged(LogEvent):
     """An undo was staged and can still be taken back."""
 
     undo: entries.StagedUndo
 
 
 @dataclass(frozen=True, slots=True)
-class UndoCleared:
+class UndoCleared(LogEvent):
     """An undo was taken back."""
 
 
 @dataclass(frozen=True, slots=True)
-class UndoCommitted:
+class UndoCommitted(LogEvent):
     """Entries from this one on were removed, by a final undo or with a removed message."""
 
     entry_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class ContentChanged:
+class ContentChanged(LogEvent):
     """A person has rewritten a step, or removed it: then it has no content."""
 
     entry: entries.StepEntry
 
 
 @dataclass(frozen=True, slots=True)
-class PermissionAsked:
+class PermissionAsked(LogEvent):
     """A person is asked for a permission."""
 
     request: values.PermissionRequest
 
 
 @dataclass(frozen=True, slots=True)
-class PermissionAnswered:
+class PermissionAnswered(LogEvent):
     """A permission was given, refused or withdrawn."""
 
     request: values.PermissionRequest
@@ -330,66 +336,18 @@ class PermissionAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionAsked:
+class QuestionAsked(LogEvent):
     """A person is asked something."""
 
     request: values.QuestionRequest
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionClosed:
+class QuestionClosed(LogEvent):
     """A question was answered, dismissed or withdrawn."""
 
     question: entries.ClosedQuestion
 
-
-LogEvent: TypeAlias = (
-    SessionBegan
-    | TitleChanged
-    | MetadataChanged
-    | RulesChanged
-    | SessionArchived
-    | SessionUnarchived
-    | SessionViewed
-    | EntryAdded
-    | InstructionsChanged
-    | PromptAccepted
-    | PromptDelivered
-    | PromptWithdrawn
-    | DeliveryChanged
-    | TurnBegan
-    | TurnOver
-    | StatusEmitted
-    | WentIdle
-    | UsageChanged
-    | StepBegan
-    | StepStreamed
-    | StepEnded
-    | StepFailed
-    | RetryScheduled
-    | TextBegan
-    | TextEnded
-    | CallBegan
-    | CallInputGrew
-    | CallInputEnded
-    | CallRan
-    | CallProgressed
-    | CallSucceeded
-    | CallFailed
-    | CompactionBegan
-    | CompactionEnded
-    | CompactionFailed
-    | ShellBegan
-    | ShellEnded
-    | UndoStaged
-    | UndoCleared
-    | UndoCommitted
-    | ContentChanged
-    | PermissionAsked
-    | PermissionAnswered
-    | QuestionAsked
-    | QuestionClosed
-)
 
 LIVE_ONLY = frozenset(
     {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -14,6 +14,8 @@ from shim.telemetry.meters import Histogram, Meters
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 PREFIX = "opencode_shim_"
+
+F = TypeVar("F", CounterMetricFamily, GaugeMetricFamily)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,34 +62,21 @@ class _Collector:
         yield counter("turns", "Turns that have ended, by reason.", "reason", meters.turns)
         yield counter("errors", "Errors of agents, by code.", "code", meters.errors)
         yield counter("unparsed", "Native events that no rule knows, by kind.", "kind", meters.unparsed)
-        requests = CounterMetricFamily(f"{PREFIX}http_requests", "Answers.", labels=["method", "route", "status"])
-        for labels, value in meters.requests.items():
-            requests.add_metric(list(labels), value)
-        yield requests
+        yield _family(CounterMetricFamily, "http_requests", "Answers.", ("method", "route", "status"), meters.requests)
         durations = HistogramMetricFamily(f"{PREFIX}http_request_seconds", "Time to an answer's end.", labels=["route"])
         for route, values in meters.request_s.items():
             durations.add_metric([route], *_histogram(values))
         yield durations
         yield histogram("turn_seconds", "Duration of turns.", meters.turn_s)
-        readers = GaugeMetricFamily(f"{PREFIX}subscribers", "Open event streams.", labels=["face"])
-        readers.add_metric(["opencode"], gauges.opencode_readers)
-        readers.add_metric(["universal"], gauges.universal_readers)
-        yield readers
+        readers = {"opencode": gauges.opencode_readers, "universal": gauges.universal_readers}
+        yield gauge_of("subscribers", "Open event streams.", "face", readers)
         yield gauge("sessions", "Sessions that are kept.", gauges.sessions)
         yield gauge("sessions_busy", "Sessions whose turn runs.", gauges.busy)
         yield gauge("subscriber_lag_events", "Events that the slowest reader is behind.", gauges.lag)
-        dropped = CounterMetricFamily(f"{PREFIX}subscribers_dropped", "Readers that were too slow.", labels=["face"])
-        dropped.add_metric(["opencode"], gauges.dropped)
-        dropped.add_metric(["universal"], gauges.cut_off)
-        yield dropped
-        tasks = GaugeMetricFamily(f"{PREFIX}tasks", "Tasks of the event loop, by kind.", labels=["kind"])
-        for kind, number in gauges.tasks.items():
-            tasks.add_metric([kind], number)
-        yield tasks
-        agents = GaugeMetricFamily(f"{PREFIX}agents", "Agents that run: of a session, or spare ones.", labels=["state"])
-        for state, number in gauges.agents.items():
-            agents.add_metric([state], number)
-        yield agents
+        dropped = {"opencode": gauges.dropped, "universal": gauges.cut_off}
+        yield counter("subscribers_dropped", "Readers that were too slow.", "face", dropped)
+        yield gauge_of("tasks", "Tasks of the event loop, by kind.", "kind", gauges.tasks)
+        yield gauge_of("agents", "Agents that run: of a session, or spare ones.", "state", gauges.agents)
         yield gauge("memory_blocks", "Blocks of memory that Python's values take.", gauges.blocks)
         yield counter("asks_unattended", "Asks that were rejected without a person.", "action", gauges.asks_unattended)
         yield counter("sandbox_refusals", "What sandboxes have refused, as far as it is known.", "kind", gauges.sandbox_refusals)
@@ -95,11 +84,8 @@ class _Collector:
         yield gauge("asks_oldest_seconds", "How long the oldest of them waits.", gauges.oldest_ask_s)
         yield counter("output_lines_dropped", "Lines that nobody read in time.", "stream", gauges.lines_dropped)
         yield total("opencode_events", "OpenCode events that were published.", gauges.published)
-        used = GaugeMetricFamily(f"{PREFIX}plan_used_ratio", "How far limits of plans are used.", labels=["agent", "window"])
-        for agent, report in gauges.plans.items():
-            for window in report.windows:
-                used.add_metric([agent, window.name], window.used)
-        yield used
+        used = {(agent, window.name): window.used for agent, report in gauges.plans.items() for window in report.windows}
+        yield _family(GaugeMetricFamily, "plan_used_ratio", "How far limits of plans are used.", ("agent", "window"), used)
         yield from gauges.more
 
 
@@ -122,9 +108,18 @@ def histogram(name: str, description: str, values: Histogram) -> HistogramMetric
 
 def counter(name: str, description: str, label: str, values: Mapping[str, int]) -> CounterMetricFamily:
     """A family with a value for each value of a label. They only grow."""
-    family = CounterMetricFamily(f"{PREFIX}{name}", description, labels=[label])
+    return _family(CounterMetricFamily, name, description, (label,), {(key,): value for key, value in values.items()})
+
+
+def gauge_of(name: str, description: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    """A family with a value for each value of a label. They go up and down."""
+    return _family(GaugeMetricFamily, name, description, (label,), {(key,): value for key, value in values.items()})
+
+
+def _family(kind: type[F], name: str, description: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]) -> F:
+    family = kind(f"{PREFIX}{name}", description, labels=labels)
     for key, value in values.items():
-        family.add_metric([key], value)
+        family.add_metric(key, value)
     return family
 
 

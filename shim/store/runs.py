@@ -23,7 +23,7 @@ SHORTEST = 4
 LONGEST = 256
 """Maximum pieces of a run, since a reader of one of them reads them all."""
 JOINED = ("text", "reasoning")
-"""Kinds of parts whose pieces may be joined. Pieces of a tool's output are durable events with their own numbers (`sync`)."""
+"""Kinds of parts whose pieces may be joined. Pieces of a tool's output are changes of their own."""
 
 
 class JournalRow(NamedTuple):

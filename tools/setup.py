@@ -93,10 +93,11 @@ ROWS: Mapping[str, Row] = {
     "share": Row("acts", '`"auto"` shares new sessions, if it is your own; a project may only forbid it.'),
     "shell": Row("shown only", "Agents choose their shells themselves; Claude Code gets bash, so that rules can read its lines."),
     "skills": Row(
-        "OpenCode alone",
-        "More paths and URLs. The skills of `.opencode/skill(s)` and `~/.config/opencode/skill(s)` reach every agent with the "
-        "instructions, as names and files to read; one that `permission.skill` denies or asks about does not. Those of "
-        "`.claude/skills` and `.agents/skills` reach the agents that read these folders.",
+        "in part",
+        "`paths` act, `urls` do not. Every agent is told of the skills in OpenCode's folders, `.claude/skills` and "
+        "`.agents/skills`, but those that it finds by itself, with the instructions: as names and files to read. One that "
+        "`permission.skill` denies or asks about is not among them; Codex and Pi do not find it either, and Claude Code asks "
+        "before its tool reads it.",
     ),
     "small_model": Row("OpenCode alone", _MODEL),
     "snapshot": Row("acts", "`false` switches snapshots, and so undo, off."),

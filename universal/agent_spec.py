@@ -219,7 +219,7 @@ class AgentAbilities:
     tools: Mapping[str, Row] = field(default_factory=dict[str, Row])
     """OpenCode's names of its tools. For agents from packages; those of this repository are in `universal.tools`."""
     command_sources: CommandSources = NO_COMMANDS
-    """Where its commands are files, so that those of a project are offered before the first session there."""
+    """Where its commands are files, so that those of a project are offered before the first session there. Skills are some."""
     internal_commands: frozenset[str] = frozenset()
     """Slash commands about its own program. Clients do not list them unless all are asked for; they may be sent."""
     withheld_commands: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -234,6 +234,11 @@ class AgentAbilities:
     """Which schemas of an answer it takes; "strict": those in which each object names all its properties and requires them."""
     rewinds: bool = False
     """True if it can continue after an earlier answer (`LaunchOptions.resume_at`). Its DONE then has `anchor` in metadata."""
+
+    @property
+    def skill_folders(self) -> frozenset[str]:
+        """The folders in which it finds skills by itself, as in `CommandFolder.path`."""
+        return frozenset(folder.path for folder in self.command_sources.folders if folder.form == "skills")
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,8 @@ class DirectorySetup(NamedTuple):
     subagents: tuple[ConfigAgent, ...] = ()
     has_formatters: bool = False
     """Whether this server formats the files that the agent has changed."""
+    withheld_skills: tuple[str, ...] = ()
+    """Files of skills that the agent finds by itself, and that the rules do not simply allow."""
     has_shim: bool = False
     """Whether the last of the MCP servers is this server's own, which an agent gets that `reads_own` set-up too."""
 
@@ -125,11 +127,14 @@ class SetupUse(NamedTuple):
     text       when its codec gives `text` as system text: at each `start`, at the start of a `new` conversation, or `never`.
                Else the text goes with the first prompt of a process, and with the next one after it has changed
     reads_own  True if it reads OpenCode's configuration itself, so that it gets nothing of the set-up but `shim_server`
+    hides_skills  which of the skills that it finds by itself its codec can keep from the model: `each`, or `all` at once.
+               Else rules hold when it calls its tool for them
     """
 
     takes: frozenset[Part] = frozenset()
     text: Literal["start", "new", "never"] = "never"
     reads_own: bool = False
+    hides_skills: Literal["each", "all", "none"] = "none"
 
     def has_text(self, *, resumes: bool) -> bool:
         """Whether the codec itself gives the text. In: whether the process resumes a conversation."""

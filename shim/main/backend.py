@@ -223,7 +223,7 @@ async def start(
         partial(_address, services),
     )
     formatters = Formatters(config.current, environ, partial(_toast, services, "Formatters", "warning"))
-    setups = Setups(config.current, InstructionFiles(config.home, config.folder), plugins, formatters)
+    setups = Setups(config.current, InstructionFiles(config.home, config.folder, config.skill_folders), plugins, formatters)
     trust = ProjectTrust(
         ProjectScanner(str(config.home)),
         TrustFile(settings.data_dir / TRUST_FILE, clock),

@@ -176,21 +176,31 @@ def test_instructions_reach_the_model_once_and_follow_their_files(agent: str) ->
         assert "MARK-AFTER" in request_of("say three")
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex", "pi")])
-def test_skills_of_opencode_reach_the_model_unless_a_rule_denies_them(agent: str) -> None:
-    with bench(agent, config={"permission": {"skill": {"held": "deny"}}}) as server:
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex", "pi", "claude-agent-acp")])
+def test_skills_reach_the_model_once_unless_a_rule_denies_them(agent: str) -> None:
+    """From each folder in which OpenCode looks for skills, whether the agent looks there too or not."""
+    places = {"own": ".opencode/skills", "claude": ".claude/skills", "agents": ".agents/skills"}
+    held = {f"held-{name}" for name in places}
+    with bench(agent, config={"permission": {"skill": {"held-*": "deny"}}}) as server:
         server.models()
-        folders = {name: server.place.project / ".opencode" / "skills" / name for name in ("deploy", "held")}
-        for name, folder in folders.items():
-            folder.mkdir(parents=True)
-            (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: MARK-OF-{name}\n---\nText.\n")
-        assert [row["name"] for row in server.api.get("/skill")] == ["deploy", "held"]
+        for name, folder in places.items():
+            for skill in (name, f"held-{name}"):
+                file = server.place.project / folder / skill / "SKILL.md"
+                file.parent.mkdir(parents=True)
+                file.write_text(f"---\nname: {skill}\ndescription: MARK-OF-{skill}\n---\nTHE-TEXT-OF-{skill}\n")
+        assert {row["name"] for row in server.api.get("/skill")} == {*places, *held}
         watch = open_watch(server)
-        at = watch.prompt("[scene:text] say hello")
-        watch.wait_for_end(at)
+        watch.wait_for_end(watch.prompt("[scene:text] say hello"))
         asked = json.dumps(next(r for r in server.model.requests() if r["body"].get("tools") and "say hello" in json.dumps(r)))
-        assert (asked.count("MARK-OF-deploy"), asked.count(f"{folders['deploy']}/SKILL.md")) == (1, 1)
-        assert "MARK-OF-held" not in asked
+        assert {name: asked.count(f"MARK-OF-{name}") for name in places} == dict.fromkeys(places, 1)
+        offered = {name for name in held if f"MARK-OF-{name}" in asked}
+        if agent in ("codex", "pi"):
+            assert offered == set()
+        else:  # it lists those that it finds itself, and its tool for them is refused
+            assert offered <= {"held-claude"}
+            parts = turn(server, watch, '[scene:tool:Skill:{"skill":"held-claude"}] go')
+            assert [part["state"]["status"] for part in parts] in (["error"], []), parts
+            assert "THE-TEXT-OF-held-claude" not in json.dumps(server.model.requests())
 
 
 def test_opencode_has_the_models_and_agents_of_a_trusted_project() -> None:

@@ -81,6 +81,7 @@ HELD = {
     "permission": "tests/e2e/test_own_agents.py::test_claude_has_the_subagents_and_their_rules_hold",
     "plugin": "tests/e2e/test_plugins.py::test_own_tools_are_called_by_their_names_and_a_guard_refuses",
     "share": "tests/http/test_switched_off.py::test_new_sessions_are_shared_if_the_person_says_so",
+    "skills": "tests/e2e/test_setup.py::test_skills_reach_the_model_once_unless_a_rule_denies_them",
     "snapshot": "tests/http/test_revert.py::test_snapshots_switched_off_in_the_config",
     "tools": "tests/unit/host/config/test_opencode_config.py::test_permission_comes_after_tools",
 }

@@ -453,13 +453,13 @@ class SpareAgents:
             return None
         return await start_state(self._agents, agent, directory, self._trust, has_answered=name in self._hidden_logins)
 
-    def _setup(self, directory: str) -> DirectorySetup:
+    def _setup(self, agent: Agent, directory: str) -> DirectorySetup:
         """The set-up of a directory. Spares start in trusted projects alone."""
-        return self._setups.now(directory, with_project=True)
+        return self._setups.now(directory, agent=agent.spec, with_project=True)
 
     async def _is_out_of_date(self, spare: Spare) -> bool:
         directory = spare.options.directory
-        if self._setup(directory) != spare.options.setup or await self._state(spare.agent, directory) != spare.state:
+        if self._setup(spare.agent, directory) != spare.options.setup or await self._state(spare.agent, directory) != spare.state:
             return True
         return bool(spare.tree) and await working_tree(directory) != spare.tree
 
@@ -501,7 +501,7 @@ class SpareAgents:
         tree = await working_tree(directory) if use.takes_git else ""
         if state is None or tree is None:
             return None
-        codec, setup = agent.spec.make(self._ids.factory()), self._setup(directory)
+        codec, setup = agent.spec.make(self._ids.factory()), self._setup(agent, directory)
         if setup.servers and self._setups.plugins is not None and not agent.spec.abilities.setup.reads_own:
             self._setups.plugins.wake(directory, with_project=True)
         rules = self._config_rules(directory).all

@@ -14,7 +14,7 @@ import os
 import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from ipaddress import ip_address
 from pathlib import Path, PurePath
@@ -23,12 +23,11 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from shim.host.config import skills
 from shim.host.config.opencode_config import OpenCodeConfig
+from shim.host.config.skills import HEAD_LIMIT_BYTES, Skill, SkillFolders
 from shim.host.files.roots import repository_of
 from shim.lib import disk
 from universal.lib.jsonvalue import arr
-from universal.permissions import combine
 
 FILES_LIMIT = 50
 """Maximum files of the person, and of the project."""
@@ -49,18 +48,23 @@ LEFT_OUT = frozenset({".git", "node_modules"})
 
 @dataclass(frozen=True, slots=True)
 class InstructionTexts:
-    """Instructions as the model gets them: of the person, and of the project, which strangers may have written."""
+    """Instructions as the model gets them: of the person, and of the project, which strangers may have written.
+
+    `skills`: those of both, without their texts.
+    """
 
     personal: tuple[str, ...] = ()
     project: tuple[str, ...] = ()
+    skills: tuple[Skill, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionFiles:
-    """The files of one person. `home`: their home; `folder`: the folder of their configuration."""
+    """The files of one person. `home`: their home; `folder`: the folder of their configuration; `skills`: where these are."""
 
     home: Path
     folder: Path
+    skills: SkillFolders
     pages: dict[str, tuple[float, str]] = field(default_factory=dict[str, "tuple[float, str]"])
     """URL -> when it is asked for again, on the monotonic clock, and its text."""
 
@@ -68,11 +72,10 @@ class InstructionFiles:
         """Read the instructions of a directory. Files that cannot be read are left out."""
         mine = [self.folder / PERSONAL_FILE, *self._find(directory, _entries(config.personal_values))]
         projects = [path for path in self._find(directory, _entries(config.project_values)) if path not in mine]
-        rules = combine(config.personal_rules(), config.project_rules(), unread=config.has_unread_rules)
-        lists = {own: skills.list_text(directory, self.home, rules, of_project=own) for own in (False, True)}
+        skills = self.skills.find(directory, config.personal_values, config.project_values, HEAD_LIMIT_BYTES)
         inside = (os.path.realpath(repository_of(directory)),)
         personal, project = (*_texts(mine, ()), *self._pages(config.personal_values)), _texts(projects, inside)
-        return InstructionTexts((*personal, *filter(None, (lists[False],))), (*project, *filter(None, (lists[True],))))
+        return InstructionTexts(personal, project, tuple(replace(skill, content="") for skill in skills))
 
     def _pages(self, values: Any) -> Iterator[str]:
         """The texts of pages, asked for anew where it is time."""

@@ -51,6 +51,7 @@ from shim.host.config.config_reader import (
     permissions_of_tools,
     stamp_of,
 )
+from shim.host.config.skills import Skill, SkillFolders
 from shim.host.files.roots import within
 from shim.lib import disk
 from shim.processes.child_environment import child_environment
@@ -278,6 +279,17 @@ class ConfigFiles:
     def folder(self) -> Path:
         base = self._environment.get("XDG_CONFIG_HOME", "")
         return (Path(base) if base.startswith("/") else self._home / ".config") / "opencode"
+
+    @property
+    def skill_folders(self) -> SkillFolders:
+        named = self._environment.get("OPENCODE_CONFIG_DIR")
+        folders = (self.folder, self._home / ".opencode", *((Path(named),) if named else ()))
+        return SkillFolders(self._home, folders, self._environment)
+
+    def skills(self, directory: str) -> list[Skill]:
+        """List the skills that apply in a directory, by the configuration that was read last. Blocking."""
+        config = self.current(directory)
+        return self.skill_folders.find(directory, config.personal_values, config.project_values)
 
     # --- reading
 

@@ -12,11 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from shim.host.config import skills
 from shim.host.config.instruction_files import InstructionFiles, InstructionTexts
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.files.formatters import Formatters
 from shim.lib.errors import LimitReached, McpServerNotFound
+from universal.agent_spec import AgentSpec
 from universal.lib.jsonvalue import arr, obj, text
+from universal.permissions import combine, decide
 from universal.setup import NO_AGENT, TOOLS_SERVER, DirectorySetup, McpServer
 
 SERVERS_LIMIT = 100
@@ -89,7 +92,7 @@ class Setups:
         self._texts: dict[str, InstructionTexts] = {}
         self._current = current
         self._changes: dict[str, _Changes] = {}
-        self._made: dict[tuple[str, bool, str], tuple[OpenCodeConfig, DirectorySetup]] = {}
+        self._made: dict[tuple[str, bool, str, str], tuple[OpenCodeConfig, DirectorySetup]] = {}
         """Set-ups, and the configurations that they were made from. A change by a client removes all."""
 
     async def refresh(self, directory: str) -> None:
@@ -115,20 +118,20 @@ class Setups:
         """Read the instructions, and look which tools and plugins there are. Blocking."""
         return instructions.read(directory, config), self.plugins and self.plugins.look(directory, config)
 
-    def now(self, directory: str, mode: str = "", *, with_project: bool) -> DirectorySetup:
-        """Return the set-up in a mode, or of an agent of it.
+    def now(self, directory: str, mode: str = "", agent: AgentSpec | None = None, *, with_project: bool) -> DirectorySetup:
+        """Return the set-up in a mode, or of an agent of it. In: `agent`, the coding agent, which may read skills by itself.
 
-        In: whether the project's part of it counts, which strangers may have written.
+        `with_project`: whether the project's part of it counts, which strangers may have written.
         """
-        config, key = self._current(directory), (directory, with_project, mode)
+        config, key = self._current(directory), (directory, with_project, mode, agent.name if agent is not None else "")
         made = self._made.get(key)
         if made is None or made[0] is not config:
-            made = self._made[key] = config, self._make(directory, mode, with_project=with_project)
+            made = self._made[key] = config, self._make(directory, mode, agent, with_project=with_project)
             while len(self._made) > CHANGED_LIMIT:
                 del self._made[next(iter(self._made))]
         return made[1]
 
-    def _make(self, directory: str, mode: str, *, with_project: bool) -> DirectorySetup:
+    def _make(self, directory: str, mode: str, agent: AgentSpec | None, *, with_project: bool) -> DirectorySetup:
         config = self._current(directory)
         agents = config.agents if with_project else config.personal_agents
         own = agents[mode].text if mode in agents else ""
@@ -142,10 +145,30 @@ class Setups:
             servers.append(tools)
             has_plugins = self.plugins.has_plugins(directory, with_project=with_project)
         texts = self._texts.get(directory, InstructionTexts())
-        text_ = "\n\n".join(filter(None, (own, *texts.personal, *(texts.project if with_project else ()))))
+        told, withheld = self._skills(directory, mode, agent, with_project=with_project)
+        parts = (own, *texts.personal, told[False], *((*texts.project, told[True]) if with_project else ()))
+        text_ = "\n\n".join(filter(None, parts))
         servers = [server for server in servers if server.command or server.url]
         has_formatters = bool(self._values(directory, with_project=with_project).get("formatter"))
-        return DirectorySetup(tuple(servers), text_, has_plugins, subagents, has_formatters)
+        return DirectorySetup(tuple(servers), text_, has_plugins, subagents, has_formatters, withheld)
+
+    def _skills(
+        self, directory: str, mode: str, agent: AgentSpec | None, *, with_project: bool
+    ) -> tuple[Mapping[bool, str], tuple[str, ...]]:
+        """What the agent is told of skills, by whether they are the project's, and the files of those that it must not offer.
+
+        A skill that the rules deny or ask about is left out: no agent asks before it reads the file. One that the agent finds by
+        itself is not told again.
+        """
+        config, texts = self._current(directory), self._texts.get(directory, InstructionTexts())
+        rules = combine(config.personal_rules(mode), config.project_rules(mode), unread=config.has_unread_rules)
+        found = agent.abilities.skill_folders if agent is not None else frozenset[str]()
+        free = [row for row in texts.skills if decide("skill", (row.id, row.name), rules) in (None, "allow")]
+        withheld = tuple(row.path for row in texts.skills if row.place in found and row not in free)
+        if withheld and agent is not None and agent.abilities.setup.hides_skills == "all":
+            found = frozenset[str]()
+        told = [row for row in free if row.place not in found]
+        return {own: skills.lines([row for row in told if row.is_of_project == own]) for own in (False, True)}, withheld
 
     def switches(self, directory: str, *, with_project: bool) -> dict[str, bool]:
         """Return the MCP servers of a directory by name, those that are off too. True: it is on."""

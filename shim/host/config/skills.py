@@ -1,7 +1,8 @@
 """Finds skills (folders with a `SKILL.md`) where Claude Code, OpenCode and others look for them. Blocking.
 
-    PROJECT/.claude/skills/NAME/SKILL.md, .opencode/{skill,skills}/..., .agents/skills/...     from the directory up to its root
-    HOME/.claude/skills/NAME/SKILL.md, HOME/.config/opencode/{skill,skills}/..., HOME/.agents/skills/...
+    PROJECT/.claude/skills/**/SKILL.md, .opencode/{skill,skills}/..., .agents/skills/...     from the directory up to its root
+    HOME/.claude/skills/**/SKILL.md, HOME/.agents/skills/..., and {skill,skills}/... of the person's folders of OpenCode
+    the folders in `skills.paths`; a relative one counts from the directory
 
 Of two skills with the same name, the nearer one wins. The front matter has `name` and `description`; the rest is the skill.
 """
@@ -9,38 +10,48 @@ Of two skills with the same name, the nearer one wins. The front matter has `nam
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from shim.host.config import markdown
 from shim.host.files.roots import repository_of, within
 from shim.lib import disk
 from shim.lib.disk import is_folder, printable
-from universal.permissions import Rule, decide
+from universal.lib.jsonvalue import arr, obj
 
 FILE = "SKILL.md"
-IN_PROJECT = (".claude/skills", ".opencode/skill", ".opencode/skills", ".agents/skills")
-IN_HOME = (".claude/skills", ".config/opencode/skill", ".config/opencode/skills", ".agents/skills")
-OF_OPENCODE = frozenset({".opencode/skill", ".opencode/skills", ".config/opencode/skill", ".config/opencode/skills"})
-"""Those of them that no other agent reads by itself."""
+CLAUDE, AGENTS, OPENCODE = ".claude/skills", ".agents/skills", ("skill", "skills")
+IN_PROJECT = (CLAUDE, *(f".opencode/{name}" for name in OPENCODE), AGENTS)
 FILE_LIMIT_BYTES = 2**20
 HEADING = "Skills. Before a task that one of them is for, read its file and follow it:"
 SKILLS_LIMIT = 500
-ENTRIES_LIMIT = 10_000
-"""Maximum entries of one folder that are scanned."""
+"""Maximum skills of one folder."""
+ENTRIES_LIMIT, DEPTH = 10_000, 4
+"""Maximum entries that are scanned below one folder, and levels of folders. A skill's own folders are not looked into."""
 HEAD_LIMIT_BYTES = 16 * 2**10
 """Maximum bytes of a file of which only the name and the description count."""
 LISTED_LIMIT = 50
 """Maximum skills of the person, and of the project, that an agent is told of."""
 DESCRIPTION_LIMIT = 1024
 """Maximum characters of a description that an agent is told, as in OpenCode."""
+WITHOUT: Mapping[str, tuple[str, ...]] = {
+    "OPENCODE_DISABLE_CLAUDE_CODE": (CLAUDE,),
+    "OPENCODE_DISABLE_CLAUDE_CODE_SKILLS": (CLAUDE,),
+    "OPENCODE_DISABLE_EXTERNAL_SKILLS": (CLAUDE, AGENTS),
+}
+"""Variable of OpenCode -> the folders in which it then looks for no skills."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill. `id` is the name of its folder; `content` excludes the front matter."""
+    """A skill. `id` is the name of its folder; `content` excludes the front matter.
+
+    `place`: the folder in which it was found, as in `CommandFolder.path`; "" for one that OpenCode alone reads.
+    """
 
     id: str
     name: str
@@ -48,63 +59,97 @@ class Skill:
     path: str
     content: str
     is_of_project: bool = False
+    place: str = ""
 
     def as_prompt(self) -> str:
         """Format the skill as a prompt. The form is the same for all agents."""
         return f'<skill name="{self.name}" path="{self.path}">\n{self.content}\n</skill>'
 
 
-def find(directory: str, home: Path) -> list[Skill]:
-    """List the skills that apply in a directory, by name."""
-    return _find(directory, home, (*IN_PROJECT, *IN_HOME), FILE_LIMIT_BYTES)
+@dataclass(frozen=True, slots=True)
+class SkillFolders:
+    """Where a person has skills: `home`, the `folders` of OpenCode, and `environ`, whose `WITHOUT` says what does not count."""
+
+    home: Path
+    folders: tuple[Path, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def find(
+        self, directory: str, mine: Mapping[str, Any], projects: Mapping[str, Any], limit: int = FILE_LIMIT_BYTES
+    ) -> list[Skill]:
+        """List the skills that apply in a directory, by name.
+
+        In: the person's configuration and the project's, for `skills.paths`; `limit`, how many bytes of a file are read.
+        """
+        skills: dict[str, Skill] = {}
+        inside = [repository_of(directory)]
+        for folder, place, allowed in (
+            *((folder, place, inside) for folder, place in self._of_project(Path(directory))),
+            *((path, "", inside) for path in _paths(projects, directory, self.home)),
+            *((folder, place, ()) for folder, place in self._personal()),
+            *((path, "", ()) for path in _paths(mine, directory, self.home)),
+        ):
+            for skill in _in(folder, place, allowed, limit):
+                skills.setdefault(skill.id, skill)
+        return sorted(skills.values(), key=lambda skill: skill.name.casefold())
+
+    def _of_project(self, directory: Path) -> Iterator[tuple[Path, str]]:
+        """The skill folders of the project, the nearest first, each with its place."""
+        above = [directory, *directory.parents]
+        root = next((index for index, folder in enumerate(above) if disk.exists(folder / ".git")), 0)
+        counted = [name for name in IN_PROJECT if name not in self._left_out()]
+        return ((folder / name, name if name in (CLAUDE, AGENTS) else "") for folder in above[: root + 1] for name in counted)
+
+    def _personal(self) -> Iterator[tuple[Path, str]]:
+        left_out = self._left_out()
+        yield from ((self.home / name, f"~/{name}") for name in (CLAUDE,) if name not in left_out)
+        yield from ((folder / name, "") for folder in self.folders for name in OPENCODE)
+        yield from ((self.home / name, f"~/{name}") for name in (AGENTS,) if name not in left_out)
+
+    def _left_out(self) -> Collection[str]:
+        names = (name for name in WITHOUT if self.environ.get(name, "").lower() in ("1", "true"))
+        return {folder for name in names for folder in WITHOUT[name]}
 
 
-def list_text(directory: str, home: Path, rules: Sequence[Rule], *, of_project: bool) -> str:
-    """Tell an agent of OpenCode's own skills, as text: what they are for, and the file to read. "" without any.
-
-    A skill that the rules deny or ask about is left out: no agent asks before it reads the file.
-    """
-    found = (s for s in _find(directory, home, OF_OPENCODE, HEAD_LIMIT_BYTES) if s.is_of_project == of_project)
-    offered = islice((s for s in found if decide("skill", (s.id, s.name), rules) in (None, "allow")), LISTED_LIMIT)
-    lines = [f"- {_one_line(s.name)}: {_one_line(s.description)} (file: {s.path})" for s in offered]
-    return "\n".join((HEADING, *lines)) if lines else ""
+def lines(skills: Sequence[Skill]) -> str:
+    """Tell an agent of skills, as text: what they are for, and the file to read. "" without any."""
+    rows = [f"- {_one_line(s.name)}: {_one_line(s.description)} (file: {s.path})" for s in skills[:LISTED_LIMIT]]
+    return "\n".join((HEADING, *rows)) if rows else ""
 
 
 def _one_line(words: str) -> str:
     return " ".join(words.split())[:DESCRIPTION_LIMIT]
 
 
-def _find(directory: str, home: Path, names: Collection[str], limit: int) -> list[Skill]:
-    """List the skills in the named folders. In: `limit`, how many bytes of a file are read."""
-    skills: dict[str, Skill] = {}
-    inside = [repository_of(directory)]
-    project, personal = _folders(Path(directory), home, names)
-    for folder, allowed in [*((folder, inside) for folder in project), *((folder, []) for folder in personal)]:
-        for skill in _in(folder, allowed, limit):
-            skills.setdefault(skill.id, skill)
-    return sorted(skills.values(), key=lambda skill: skill.name.casefold())
+def _paths(values: Mapping[str, Any], directory: str, home: Path) -> list[Path]:
+    """The folders in `skills.paths`."""
+    entries = [str(entry) for entry in arr(obj(values.get("skills")).get("paths"))][:SKILLS_LIMIT]
+    return [home / entry[2:] if entry.startswith("~/") else Path(directory) / entry for entry in entries if "\0" not in entry]
 
 
-def _folders(directory: Path, home: Path, names: Collection[str]) -> tuple[list[Path], list[Path]]:
-    """The skill folders of the project and those of the user, the nearest first."""
-    above = [directory, *directory.parents]
-    root = next((index for index, folder in enumerate(above) if disk.exists(folder / ".git")), 0)
-    project = [folder / name for folder in above[: root + 1] for name in IN_PROJECT if name in names]
-    return project, [home / name for name in IN_HOME if name in names]
+def _in(top: Path, place: str, inside: Sequence[str], limit: int) -> Iterator[Skill]:
+    """The skills below a folder, the higher ones first, at most SKILLS_LIMIT."""
+    visited = found = 0
+    waiting = deque([(top, 0)])
+    while waiting and visited < ENTRIES_LIMIT and found < SKILLS_LIMIT:
+        folder, depth = waiting.popleft()
+        if not is_folder(folder) or (inside and not within(str(folder), inside)):
+            continue
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in islice(entries, ENTRIES_LIMIT - visited))
+        except OSError:
+            continue
+        for name in names:
+            visited += 1
+            if found < SKILLS_LIMIT and (skill := _read(folder / name / FILE, place, inside, limit)) is not None:
+                found += 1
+                yield skill
+            elif depth + 1 < DEPTH:
+                waiting.append((folder / name, depth + 1))
 
 
-def _in(folder: Path, inside: Sequence[str], limit: int) -> list[Skill]:
-    if not is_folder(folder) or (inside and not within(str(folder), inside)):
-        return []
-    try:
-        with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in islice(entries, ENTRIES_LIMIT))[:SKILLS_LIMIT]
-    except OSError:
-        return []
-    return [skill for name in names if (skill := _read(folder / name / FILE, inside, limit)) is not None]
-
-
-def _read(path: Path, inside: Sequence[str], limit: int) -> Skill | None:
+def _read(path: Path, place: str, inside: Sequence[str], limit: int) -> Skill | None:
     """Read a skill file; None if it is missing, too large, not a regular file, or a link that leads out of `inside`.
 
     If `inside` is empty, links may lead anywhere.
@@ -118,4 +163,5 @@ def _read(path: Path, inside: Sequence[str], limit: int) -> Skill | None:
         return None
     head, body = markdown.parse(text)
     id_ = printable(path.parent.name)
-    return Skill(id_, str(head.get("name") or id_), str(head.get("description") or ""), printable(str(path)), body, bool(inside))
+    name, description = str(head.get("name") or id_), str(head.get("description") or "")
+    return Skill(id_, name, description, printable(str(path)), body, bool(inside), place)

@@ -268,7 +268,9 @@ class SessionAgent:
 
     def setup(self, *, with_project: bool) -> DirectorySetup:
         """The directory's set-up as it is now. In: whether the agent has, or will have, the project's settings."""
-        setup = self._deps.setups.now(self._directory, self.chosen[0], with_project=with_project)
+        agent = self._deps.agents.get(self.agent or "")
+        spec = agent.spec if agent is not None else None
+        setup = self._deps.setups.now(self._directory, self.chosen[0], spec, with_project=with_project)
         self.edits.is_on = setup.has_formatters
         if self._deps.agent_tokens is None:
             return setup

@@ -147,7 +147,9 @@ class Settings:
         self._tools_off = without_unasked_tools(self.rules)
         params: Msg = {"cwd": self.directory, "approvalPolicy": self.approval, "sandbox": preset.sandbox}
         servers = {_server_name(server.name): _server(server) for server in self.setup.servers}
-        config = {**self._tools_off, "mcp_servers": servers} if servers else self._tools_off
+        hidden = [{"path": path, "enabled": False} for path in self.setup.withheld_skills]
+        skills: Msg = {"skills": {"config": hidden}} if hidden else {}
+        config = {**self._tools_off, **skills, **({"mcp_servers": servers} if servers else {})}
         if config:
             params["config"] = config
         if self.setup.text:
@@ -173,8 +175,9 @@ class Settings:
         )
 
     def needs_restart(self, prompt: Prompt) -> bool:
-        """Whether the rules or the MCP servers of a prompt need other tools than the thread has, and so a new process."""
-        return not self.has_tools_of(prompt.rules) or (bool(self.approval) and prompt.setup.servers != self.setup.servers)
+        """Whether the rules or the set-up of a prompt need another thread than there is, and so a new process."""
+        before, now = ((setup.servers, setup.withheld_skills) for setup in (self.setup, prompt.setup))
+        return not self.has_tools_of(prompt.rules) or (bool(self.approval) and before != now)
 
     def server_name(self, name: str) -> str:
         """The name of an MCP server in the person's set-up, which Codex may have by another name."""

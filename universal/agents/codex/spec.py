@@ -97,7 +97,7 @@ CODEX = AgentSpec(
         catalogue=DEFAULT_CATALOGUE,
         lacks={"cost": "Codex tells tokens, no prices."},
         command_sources=COMMANDS,
-        setup=SetupUse(frozenset({"mcp"}), text="new"),
+        setup=SetupUse(frozenset({"mcp"}), text="new", hides_skills="each"),
         no_steering="",
         conversations=ConversationStore(_reader, "codex resume {id}", args=("app-server",), ask=_ask),
         structured="strict",

@@ -58,6 +58,8 @@ class Asks:
     mode: str = "build"
     servers: tuple[McpServer, ...] = ()
     """The MCP servers of the set-up. They go out by stdin alone."""
+    hides_skills: bool = False
+    """Whether Pi finds no skills by itself, because it may not offer one of them."""
     _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
 
     @property

@@ -103,7 +103,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._can_steer = numbers >= STEERS
         self._asks.servers = options.setup.servers
         servers = ("-e", SERVERS_EXTENSION) if options.setup.servers else ()
-        argv = [options.binary, "--mode", "rpc", "-e", GATE, *servers, *wire.project_flags(options)]
+        self._asks.hides_skills = bool(options.setup.withheld_skills)
+        skills = ("--no-skills",) if self._asks.hides_skills else ()
+        argv = [options.binary, "--mode", "rpc", "-e", GATE, *servers, *skills, *wire.project_flags(options)]
         if options.model:
             argv += ["--model", options.model]
         if options.variant:
@@ -160,8 +162,8 @@ class PiCodec(kit.LineCodec[kit.Context]):
         return self._asks.mode
 
     def _on_prompt(self, prompt: Prompt) -> Iterator[Output]:
-        if prompt.setup.servers != self._asks.servers:
-            yield Stop("other MCP servers need another process", again=True)
+        if (prompt.setup.servers, bool(prompt.setup.withheld_skills)) != (self._asks.servers, self._asks.hides_skills):
+            yield Stop("other MCP servers or skills need another process", again=True)
             return
         self._asks.mode = prompt.mode or self._asks.mode
         if prompt.model and prompt.model != self._model:

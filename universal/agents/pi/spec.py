@@ -87,7 +87,7 @@ PI = AgentSpec(
             "plan": "Pi tells no limits of a plan.",
         },
         command_sources=COMMANDS,
-        setup=SetupUse(frozenset({"mcp"})),
+        setup=SetupUse(frozenset({"mcp"}), hides_skills="all"),
         no_steering="",
         conversations=ConversationStore(_reader, "pi --session {id}", files="sessions/*/*_{id}.jsonl"),
         rewinds=True,

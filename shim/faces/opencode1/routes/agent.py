@@ -13,7 +13,7 @@ from shim.faces.opencode1 import offers
 from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.offers import providers
-from shim.host.config.skills import Skill, find
+from shim.host.config.skills import Skill
 from shim.http.operation import Ctx
 from shim.http.services import list_offers
 from shim.lib.errors import InvalidRequest
@@ -37,7 +37,7 @@ async def modes(ctx: Ctx) -> object:
 @operation("app.skills")
 async def skills(ctx: Ctx) -> object:
     """List the skills in the project and in the person's home, where agents look for them."""
-    listing = await asyncio.to_thread(find, ctx.directory, ctx.services.config.home)
+    listing = await asyncio.to_thread(ctx.services.config.skills, ctx.directory)
     return [_skill(skill) for skill in listing]
 
 

@@ -18,7 +18,6 @@ from shim.faces.opencode2.errors import AgentModeNotFound, CredentialNotFound, I
 from shim.faces.opencode2.names import rules
 from shim.faces.opencode2.routes.location_answer import locate_answer, publish_changes
 from shim.host.changes import EVERYWHERE, AllDisposed
-from shim.host.config import skills
 from shim.http.operation import Ctx
 from shim.http.services import list_offers
 from shim.lib.errors import InvalidRequest
@@ -67,7 +66,7 @@ async def commands(ctx: Ctx) -> object:
 @operation("skill.list")
 async def skill_listing(ctx: Ctx) -> object:
     """The skills in the project and in the person's home, where agents look for them."""
-    listing = await asyncio.to_thread(skills.find, ctx.directory, ctx.services.config.home)
+    listing = await asyncio.to_thread(ctx.services.config.skills, ctx.directory)
     return await locate_answer(ctx, [host.skill(skill) for skill in listing])
 
 

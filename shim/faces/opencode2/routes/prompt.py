@@ -18,7 +18,6 @@ from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CommandNotFound, ResourceConflict, SkillNotFound
 from shim.faces.opencode2.routes.sessions import SessionPath, inbox_item, need
-from shim.host.config import skills
 from shim.host.config.skills import Skill
 from shim.host.files.contents import TEXT, sniff_type
 from shim.host.files.prompt_files import BINARY_LIMIT_BYTES
@@ -138,7 +137,7 @@ async def prompt(ctx: Ctx, path: SessionPath, body: requests.PromptBody) -> obje
 async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
     """The skill with this id in the session's directory, or None."""
     directory = need(ctx, session_id).directory
-    listing = await asyncio.to_thread(skills.find, directory, ctx.services.config.home)
+    listing = await asyncio.to_thread(ctx.services.config.skills, directory)
     return next((entry for entry in listing if entry.id == skill_id), None)
 
 

@@ -670,10 +670,20 @@ def test_mcp_servers_are_part_of_the_threads_configuration() -> None:
     assert report.item.metadata == {"servers": {"near by": {"status": "connected"}}}
 
 
-def test_other_mcp_servers_need_another_process() -> None:
+WITHOUT_ONE = DirectorySetup(withheld_skills=("/held/SKILL.md",))
+
+
+def test_a_skill_that_it_may_not_offer_is_off_in_the_threads_configuration() -> None:
+    bench = Bench()
+    bench.answer(bench.ready(), {"data": MODELS})
+    (start,) = written_lines(bench.codec.send(Prompt(key="k", text="hello", setup=WITHOUT_ONE)))
+    assert start["params"]["config"]["skills"] == {"config": [{"path": "/held/SKILL.md", "enabled": False}]}
+
+
+@pytest.mark.parametrize("setup", [DirectorySetup((McpServer("near", command=("near",)),)), WITHOUT_ONE])
+def test_other_mcp_servers_or_skills_need_another_process(setup: DirectorySetup) -> None:
     bench = Bench().with_running_turn()
     bench.end()
-    setup = DirectorySetup((McpServer("near", command=("near",)),))
     assert [type(output) for output in bench.codec.send(Prompt(key="l", text="more", setup=setup))] == [Stop]
 
 

@@ -483,9 +483,19 @@ def test_pi_gets_mcp_servers_by_a_dialog_and_tells_their_states() -> None:
     assert reports == [{"servers": states}, {"servers": {}}]
 
 
-def test_other_mcp_servers_need_another_process() -> None:
-    prompt = Prompt("p1", "hello", setup=DirectorySetup(servers=(McpServer("near", command=("run",)),)))
-    assert Story().codec.send(prompt) == [Stop("other MCP servers need another process", again=True)]
+WITHOUT_ONE = DirectorySetup(withheld_skills=("/held/SKILL.md",))
+
+
+@pytest.mark.parametrize("setup", [DirectorySetup(servers=(McpServer("near", command=("run",)),)), WITHOUT_ONE])
+def test_other_mcp_servers_or_skills_need_another_process(setup: DirectorySetup) -> None:
+    assert Story().codec.send(Prompt("p1", "hello", setup=setup)) == [
+        Stop("other MCP servers or skills need another process", again=True)
+    ]
+
+
+def test_pi_finds_no_skills_if_it_may_not_offer_one() -> None:
+    assert "--no-skills" in Story(setup=WITHOUT_ONE).spec.argv
+    assert "--no-skills" not in Story().spec.argv
 
 
 def test_a_refusal_without_words_aborts_before_pi_reads_it() -> None:

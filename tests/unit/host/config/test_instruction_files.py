@@ -13,6 +13,7 @@ from shim.host.config import instruction_files
 from shim.host.config.config_reader import Origin, Source, merge
 from shim.host.config.instruction_files import InstructionFiles, InstructionTexts
 from shim.host.config.opencode_config import OpenCodeConfig
+from shim.host.config.skills import SkillFolders
 
 
 @pytest.fixture
@@ -28,13 +29,18 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
+def files_of(home: Path) -> InstructionFiles:
+    folder = home / ".config" / "opencode"
+    return InstructionFiles(home, folder, SkillFolders(home, (folder,)))
+
+
 def read(home: Path, directory: Path, *, mine: list[str], projects: list[str]) -> InstructionTexts:
     def source(name: str, origin: Any, entries: list[str]) -> Source:
         return Source(name, origin, {"instructions": entries})
 
     sources = (source("mine", "personal", mine), source("project", "project", projects))
     config = OpenCodeConfig(merge(sources), sources=sources)
-    return InstructionFiles(home, home / ".config" / "opencode").read(str(directory), config)
+    return files_of(home).read(str(directory), config)
 
 
 def put(path: Path, text: str) -> None:
@@ -105,7 +111,7 @@ def test_a_page_is_asked_for_once_and_its_last_text_counts_while_it_is_gone(home
         origins: tuple[Origin, ...] = ("personal", "project")
         sources = tuple(Source(name, name, {"instructions": [f"{url}/{name}"]}) for name in origins)
         config = OpenCodeConfig(merge(sources), sources=sources)
-        files = InstructionFiles(home, home / ".config" / "opencode")
+        files = files_of(home)
         texts = [files.read(str(project), config).personal for _ in range(2)]
         for _ in range(2):
             files.pages.update({page: (0.0, text) for page, (_, text) in files.pages.items()})
@@ -132,16 +138,15 @@ def test_a_page_leads_to_its_own_host_or_to_a_public_one(place: str, text: str, 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         source = Source("personal", "personal", {"instructions": [f"http://127.0.0.1:{server.server_port}/start"]})
-        files = InstructionFiles(home, home / ".config" / "opencode")
+        files = files_of(home)
         texts = files.read(str(project), OpenCodeConfig(merge((source,)), sources=(source,))).personal
         server.shutdown()
     assert "".join(texts)[-4:] == text
 
 
-def test_skills_of_the_project_count_with_the_project_alone(home: Path, project: Path) -> None:
-    head = "---\nname: {0}\ndescription: d\n---\n"
+def test_skills_are_read_without_their_texts(home: Path, project: Path) -> None:
+    head = "---\nname: {0}\ndescription: d\n---\nText."
     put(home / ".config/opencode/skills/mine/SKILL.md", head.format("mine"))
     put(project / ".opencode/skills/theirs/SKILL.md", head.format("theirs"))
-    texts = read(home, project, mine=[], projects=[])
-    assert [("- mine: d" in text, "theirs" in text) for text in texts.personal] == [(True, False)]
-    assert [("- theirs: d" in text, "mine" in text) for text in texts.project] == [(True, False)]
+    rows = read(home, project, mine=[], projects=[]).skills
+    assert [(row.name, row.is_of_project, row.content) for row in rows] == [("mine", False, ""), ("theirs", True, "")]

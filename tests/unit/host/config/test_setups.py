@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shim.host.config.config_reader import Source, merge
+from shim.host.config.instruction_files import InstructionFiles
 from shim.host.config.opencode_config import OpenCodeConfig, rules_of_values
 from shim.host.config.setups import SERVERS_LIMIT, Setups
+from shim.host.config.skills import SkillFolders
 from shim.lib.errors import LimitReached, McpServerNotFound
 from universal.permissions import Rule
+from universal.registry import agents
 from universal.setup import NO_AGENT, McpServer
 
 NEAR = {"type": "local", "command": ["near", "-x"], "environment": {"A": "b"}, "timeout": 7}
@@ -117,3 +122,41 @@ def test_an_agent_has_its_own_rules_and_not_those_of_build() -> None:
     assert rules_of_values(values, "scribe") == (Rule("webfetch", "*", "ask"), Rule("bash", "*", "allow"))
     assert Rule("edit", "*", "deny") in rules_of_values(values, "bypass")
     assert Rule("edit", "*", "deny") in rules_of_values(values, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("agent", "mode", "rules", "told", "withheld"),
+    [
+        (None, "", {}, ["agents", "claude", "mine", "own", "theirs"], []),
+        ("claude", "", {}, ["agents", "mine", "own"], []),
+        ("codex", "", {}, ["claude", "own", "theirs"], []),
+        ("pi", "", {}, ["claude", "own", "theirs"], []),
+        ("codex", "plan", {}, ["claude", "theirs"], []),
+        ("codex", "", {"agents": "deny", "theirs": "ask"}, ["claude", "own"], ["agents"]),
+        ("codex", "", {"*": "ask", "own": "allow"}, ["own"], ["agents", "mine"]),
+        ("pi", "", {"agents": "deny"}, ["claude", "mine", "own", "theirs"], ["agents"]),  # it can hide only all of its own
+        ("claude", "", {"own": "deny", "claude": "deny"}, ["agents", "mine"], ["claude"]),  # its tool asks
+    ],
+)
+async def test_each_agent_is_told_of_the_skills_that_it_does_not_find_by_itself(
+    agent: str | None, mode: str, rules: dict[str, str], told: list[str], withheld: list[str], tmp_path: Path
+) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    for folder in (
+        home / ".agents/skills/mine", home / ".config/opencode/skill/own",
+        project / ".claude/skills/claude", project / ".claude/skills/theirs", project / ".agents/skills/agents",
+    ):  # fmt: skip
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text(f"---\nname: {folder.name}\ndescription: d\n---\n")
+    (project / ".git").mkdir()
+    values = {"permission": {"skill": rules}, "agent": {"plan": {"permission": {"skill": {"own": "deny"}}}}}
+    config = OpenCodeConfig(values, sources=(Source("mine", "personal", values),))
+    files = InstructionFiles(home, home, SkillFolders(home, (home / ".config/opencode",)))
+    made = Setups(lambda _: config, files)
+    await made.refresh(str(project))
+    spec = agents()[agent] if agent is not None else None
+    setup = made.now(str(project), mode, spec, with_project=True)
+    assert sorted(re.findall(r"^- (\w+):", setup.text, re.MULTILINE)) == told
+    assert [Path(path).parent.name for path in setup.withheld_skills] == withheld
+    alone = made.now(str(project), mode, spec, with_project=False)
+    assert not {"agents", "claude", "theirs"} & set(re.findall(r"^- (\w+):", alone.text, re.MULTILINE))

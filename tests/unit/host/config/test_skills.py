@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from shim.host.config import skills
-from universal.permissions import Rule
+from shim.host.config.skills import Skill, SkillFolders
 
 
 @pytest.mark.parametrize("link", [".claude", ".claude/skills", ".claude/skills/x", ".claude/skills/x/SKILL.md"])
@@ -19,7 +20,7 @@ def test_links_of_a_project_do_not_lead_out(tmp_path: Path, link: str) -> None:
     (project / ".git").mkdir(parents=True)
     (project / link).parent.mkdir(parents=True, exist_ok=True)
     (project / link).symlink_to(tmp_path / "else" / link)
-    assert skills.find(str(project), tmp_path / "home") == []
+    assert find(project, tmp_path / "home") == []
 
 
 def test_links_of_the_person_may_lead_anywhere(tmp_path: Path) -> None:
@@ -27,51 +28,72 @@ def test_links_of_the_person_may_lead_anywhere(tmp_path: Path) -> None:
     (tmp_path / "dotfiles" / "x" / "SKILL.md").write_text("mine")
     (tmp_path / "home" / ".claude").mkdir(parents=True)
     (tmp_path / "home" / ".claude" / "skills").symlink_to(tmp_path / "dotfiles")
-    assert [skill.content for skill in skills.find(str(tmp_path), tmp_path / "home")] == ["mine"]
+    assert [skill.content for skill in find(tmp_path, tmp_path / "home")] == ["mine"]
 
 
 def put(folder: Path, name: str, head: str = "description: d") -> None:
     (folder / name).mkdir(parents=True)
-    (folder / name / "SKILL.md").write_text(f"---\nname: {name}\n{head}\n---\nText.\n")
+    (folder / name / "SKILL.md").write_text(f"---\nname: {Path(name).name}\n{head}\n---\nText.\n")
 
 
-def lines(place: Path, *rules: Rule, of_project: bool = True) -> list[str]:
-    """The lines that an agent is told, without their heading."""
-    return skills.list_text(str(place / "project"), place / "home", rules, of_project=of_project).splitlines()[1:]
+def find(
+    project: Path, home: Path, mine: Sequence[str] = (), projects: Sequence[str] = (), environ: Mapping[str, str] | None = None
+) -> list[Skill]:
+    folders = SkillFolders(home, (home / ".config" / "opencode", home / ".opencode"), environ or {})
+    return folders.find(str(project), {"skills": {"paths": list(mine)}}, {"skills": {"paths": list(projects)}})
 
 
-def test_an_agent_gets_the_skills_that_only_opencode_reads(tmp_path: Path) -> None:
-    project = tmp_path / "project"
+def test_each_skill_is_found_with_its_place(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
     for number, folder in enumerate(skills.IN_PROJECT):
         put(project / folder, f"p{number}")
-    put(tmp_path / "home" / ".config/opencode/skills", "mine", "description: |\n  for\n  this")
-    file = project / ".opencode" / "{}" / "SKILL.md"
-    assert lines(tmp_path) == [
-        f"- {name}: d (file: {str(file).format(f'{folder}/{name}')})" for name, folder in (("p1", "skill"), ("p2", "skills"))
-    ]
-    [mine] = lines(tmp_path, of_project=False)
-    assert mine == f"- mine: for this (file: {tmp_path}/home/.config/opencode/skills/mine/SKILL.md)"
+    personal = (".claude/skills", ".config/opencode/skill", ".config/opencode/skills", ".opencode/skills", ".agents/skills")
+    for number, folder in enumerate(personal):
+        put(home / folder, f"h{number}")
+    places = [(skill.name, skill.place, skill.is_of_project) for skill in find(project, home)]
+    mine = [("h0", "~/.claude/skills"), ("h1", ""), ("h2", ""), ("h3", ""), ("h4", "~/.agents/skills")]
+    theirs = [("p0", ".claude/skills"), ("p1", ""), ("p2", ""), ("p3", ".agents/skills")]
+    assert places == [*((*row, False) for row in mine), *((*row, True) for row in theirs)]
+
+
+def test_a_collection_of_skills_is_a_folder_of_them(tmp_path: Path) -> None:
+    put(tmp_path / ".opencode" / "skills", "pack/deep/one")
+    put(tmp_path / ".opencode" / "skills", "pack/deep/one/inner")
+    put(tmp_path / ".opencode" / "skills", "a/b/c/d/e")
+    assert [skill.name for skill in find(tmp_path, tmp_path / "home")] == ["one"]
+
+
+def test_paths_of_the_configuration_are_looked_into_and_a_projects_lie_in_it(tmp_path: Path) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    (project / ".git").mkdir(parents=True)
+    for folder, name in ((project / "own", "near"), (home / "mine", "mine"), (tmp_path / "else", "far")):
+        put(folder, name)
+    far = str(tmp_path / "else")
+    assert [(skill.name, skill.is_of_project) for skill in find(project, home, ["~/mine", far], ["own"])] == [
+        ("far", False), ("mine", False), ("near", True),
+    ]  # fmt: skip
+    assert find(project, home, [], [far, "~/mine", "../else"]) == []
 
 
 @pytest.mark.parametrize(
-    ("rules", "names"),
+    ("variable", "names"),
     [
-        ([Rule("skill", "*", "allow")], ["free", "held"]),
-        ([Rule("skill", "held", "deny")], ["free"]),
-        ([Rule("skill", "h*", "ask")], ["free"]),
-        ([Rule("*", "*", "ask"), Rule("skill", "free", "allow")], ["free"]),
-        ([Rule("skill", "folder", "deny")], ["free", "held"]),
+        ("OPENCODE_DISABLE_CLAUDE_CODE", ["agents", "own"]),
+        ("OPENCODE_DISABLE_CLAUDE_CODE_SKILLS", ["agents", "own"]),
+        ("OPENCODE_DISABLE_EXTERNAL_SKILLS", ["own"]),
+        ("OPENCODE_DISABLE_AUTOUPDATE", ["agents", "claude", "own"]),
     ],
 )
-def test_a_skill_that_rules_deny_or_ask_about_is_left_out(tmp_path: Path, rules: list[Rule], names: list[str]) -> None:
-    for name in ("free", "held"):
-        put(tmp_path / "project" / ".opencode" / "skills", name)
-    assert [line.split(":")[0] for line in lines(tmp_path, *rules)] == [f"- {name}" for name in names]
+def test_variables_of_opencode_take_folders_away(tmp_path: Path, variable: str, names: list[str]) -> None:
+    for folder, name in ((".claude/skills", "claude"), (".agents/skills", "agents"), (".opencode/skills", "own")):
+        put(tmp_path / folder, name)
+    assert [skill.name for skill in find(tmp_path, tmp_path / "home", environ={variable: "1"})] == names
 
 
-def test_the_list_of_skills_for_an_agent_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_is_told_of_each_skill_in_a_line_and_the_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [Skill(name, name, "for\n  this and that", f"/{name}/SKILL.md", "") for name in "abc"]
+    assert skills.lines([]) == ""
+    assert skills.lines(rows[:1]) == f"{skills.HEADING}\n- a: for this and that (file: /a/SKILL.md)"
     monkeypatch.setattr(skills, "LISTED_LIMIT", 2)
-    monkeypatch.setattr(skills, "DESCRIPTION_LIMIT", 5)
-    for name in "abc":
-        put(tmp_path / "project" / ".opencode" / "skills", name, "description: 0123456789")
-    assert [line.split(" (")[0] for line in lines(tmp_path)] == ["- a: 01234", "- b: 01234"]
+    monkeypatch.setattr(skills, "DESCRIPTION_LIMIT", 8)
+    assert skills.lines(rows).splitlines()[1:] == ["- a: for this (file: /a/SKILL.md)", "- b: for this (file: /b/SKILL.md)"]

@@ -111,21 +111,44 @@ def _entries(values: Any) -> list[str]:
 
 def _page(url: str) -> str:
     """The text of a page, at most LIMIT_BYTES of it. Raises OSError, ValueError."""
-    from http.client import HTTPException  # late: most people name no page
-    from urllib.request import HTTPRedirectHandler, build_opener
+    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # late: most people name no page
+    from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, build_opener
+
+    others: set[str] = set()
 
     class Redirects(HTTPRedirectHandler):
         """A page that the person names may be anywhere. Where it leads to is not theirs: it must be its own host, or public."""
 
         def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
             before, after = urlsplit(str(req.full_url)), urlsplit(newurl)
-            if after.scheme not in ("http", "https") or (after.netloc != before.netloc and not _is_public(after.hostname or "")):
+            if after.netloc != before.netloc:
+                others.add(after.hostname or "")
+            addresses = [row[4][0] for row in socket.getaddrinfo(after.hostname, None)] if after.hostname in others else []
+            if after.scheme not in ("http", "https") or not all(map(_is_public, addresses)):
                 raise ValueError(f"it leads to {after.scheme}://{after.netloc}, which is not public")
             return super().redirect_request(req, fp, code, msg, headers, newurl)
 
+    class Checked(HTTPConnection):
+        """A name may have another address by now (DNS rebinding), so the one that was reached is looked at before the request."""
+
+        def connect(self) -> None:
+            super().connect()
+            if self.host.lower() in others and not _is_public(self.sock.getpeername()[0]):
+                self.close()
+                raise ValueError(f"it leads to {self.host}, which is not public")
+
+    class CheckedTls(Checked, HTTPSConnection): ...
+
+    class Open(HTTPHandler, HTTPSHandler):
+        def http_open(self, req: Any) -> Any:
+            return self.do_open(Checked, req)
+
+        def https_open(self, req: Any) -> Any:
+            return self.do_open(CheckedTls, req)
+
     end, data = time.monotonic() + 2 * URL_S, b""
     try:
-        with build_opener(Redirects).open(url, timeout=URL_S) as page:
+        with build_opener(Redirects, Open).open(url, timeout=URL_S) as page:
             while len(data) < LIMIT_BYTES and (chunk := page.read1(2**16)):
                 data += chunk
                 if time.monotonic() > end:
@@ -135,9 +158,9 @@ def _page(url: str) -> str:
     return data[:LIMIT_BYTES].decode("utf-8", "replace").strip()
 
 
-def _is_public(host: str) -> bool:
-    """Whether all addresses of a host are public: not of this machine, its network or its provider. Raises OSError."""
-    return all(ip_address(row[4][0]).is_global for row in socket.getaddrinfo(host, None))
+def _is_public(address: str | int) -> bool:
+    """Whether an address is neither of this machine, nor of its network or its provider."""
+    return ip_address(address).is_global
 
 
 def _folders(directory: str) -> list[Path]:

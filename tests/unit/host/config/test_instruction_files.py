@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -142,6 +143,38 @@ def test_a_page_leads_to_its_own_host_or_to_a_public_one(place: str, text: str, 
         texts = files.read(str(project), OpenCodeConfig(merge((source,)), sources=(source,))).personal
         server.shutdown()
     assert "".join(texts)[-4:] == text
+
+
+def test_a_name_that_leads_elsewhere_by_the_time_of_the_request_gets_none(
+    home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DNS rebinding: the name has a public address when it is looked at, and this machine's when it is connected to."""
+    asked: list[str] = []
+    answers = iter(["93.184.216.34"])
+    resolve = socket.getaddrinfo
+
+    def rebind(host: Any, port: Any, *more: Any, **options: Any) -> Any:
+        return resolve(next(answers, "127.0.0.1") if str(host).lower() == "rebind.test" else host, port, *more, **options)
+
+    port = 0
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200 if self.path == "/here" else 302)
+            self.send_header("Location", f"http://Rebind.Test:{port}/here")
+            self.end_headers()
+            self.wfile.write(b"HERE")
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebind)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        port = server.server_port
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        texts = read(home, project, mine=[f"http://127.0.0.1:{port}/start"], projects=[]).personal
+        server.shutdown()
+    assert (texts, asked, next(answers, None)) == ((), ["/start"], None)
 
 
 def test_skills_are_read_without_their_texts(home: Path, project: Path) -> None:

@@ -128,7 +128,7 @@ def _page(url: str) -> str:
                 raise ValueError(f"it leads to {after.scheme}://{after.netloc}, which is not public")
             return super().redirect_request(req, fp, code, msg, headers, newurl)
 
-    class Checked(HTTPConnection):
+    class Connection(HTTPConnection):
         """A name may have another address by now (DNS rebinding), so the one that was reached is looked at before the request."""
 
         def connect(self) -> None:
@@ -137,14 +137,14 @@ def _page(url: str) -> str:
                 self.close()
                 raise ValueError(f"it leads to {self.host}, which is not public")
 
-    class CheckedTls(Checked, HTTPSConnection): ...
+    class TlsConnection(Connection, HTTPSConnection): ...
 
     class Open(HTTPHandler, HTTPSHandler):
         def http_open(self, req: Any) -> Any:
-            return self.do_open(Checked, req)
+            return self.do_open(Connection, req)
 
         def https_open(self, req: Any) -> Any:
-            return self.do_open(CheckedTls, req)
+            return self.do_open(TlsConnection, req)
 
     end, data = time.monotonic() + 2 * URL_S, b""
     try:

@@ -138,7 +138,7 @@ def test_an_agent_has_its_own_rules_and_not_those_of_build() -> None:
         ("claude", "", {"own": "deny", "claude": "deny"}, ["agents", "mine"], ["claude"]),  # its tool asks
     ],
 )
-async def test_each_agent_is_told_of_the_skills_that_it_does_not_find_by_itself(
+async def test_each_agent_gets_the_skills_that_it_does_not_find_by_itself(
     agent: str | None, mode: str, rules: dict[str, str], told: list[str], withheld: list[str], tmp_path: Path
 ) -> None:
     project, home = tmp_path / "project", tmp_path / "home"

@@ -90,7 +90,7 @@ def test_variables_of_opencode_take_folders_away(tmp_path: Path, variable: str, 
     assert [skill.name for skill in find(tmp_path, tmp_path / "home", environ={variable: "1"})] == names
 
 
-def test_an_agent_is_told_of_each_skill_in_a_line_and_the_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_gets_each_skill_in_a_line_and_the_list_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [Skill(name, name, "for\n  this and that", f"/{name}/SKILL.md", "") for name in "abc"]
     assert skills.lines([]) == ""
     assert skills.lines(rows[:1]) == f"{skills.HEADING}\n- a: for this and that (file: /a/SKILL.md)"

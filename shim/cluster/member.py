@@ -109,7 +109,7 @@ class ClusterMember:
 # --- reports ---------------------------------------------------------------------------------------------
 
 
-class ClusterNodes:
+class ClusterNodes(Nodes):
     """The `Nodes` of a server in a cluster. In: `remotes`, the sessions of the other servers."""
 
     def __init__(self, server_id: str, peers: Peers, sessions: SessionManager, remotes: RemoteSessions) -> None:

@@ -57,6 +57,7 @@ from shim.http.access import (
 from shim.http.directory import HEADER, QUERY_NAMES, resolve
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import COMPRESS_ABOVE_BYTES, SERVICES
+from shim.http.relay import Relay as LocalRelay
 from shim.http.services import Services
 from shim.http.terminal import TOKEN_HEADER
 from shim.lib.disk import is_folder
@@ -169,7 +170,7 @@ def _url(command: Command) -> URL:
     return URL(f"http://relay{command.path}", encoded=True)
 
 
-class Relay:
+class Relay(LocalRelay):
     """This server's place in a cluster: it asks others, and does what they ask.
 
     In: `placement`, which knows the servers of a directory; `note_host`, called with a directory that this server does not have

@@ -14,7 +14,7 @@ from shim.http.access import ACCESS, Access, gate
 from shim.http.faces import FACES, Faces
 from shim.http.forward import forward
 from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, collect, register
-from shim.http.relay import NoRelay
+from shim.http.relay import Relay
 from shim.http.services import Services
 from shim.lib.errors import ShimError
 from shim.lib.lazy import Lazy
@@ -109,7 +109,7 @@ def application(
         middlewares=[middleware.observe, middleware.errors, gate, middleware.preflight, forward],
     )
     app[ACCESS] = Access.of(services.settings, services.clock)
-    services.relay = NoRelay()
+    services.relay = Relay()
     if unknown is not None:
         app[middleware.UNKNOWN] = unknown
     app.on_response_prepare.append(middleware.add_headers)

@@ -27,7 +27,7 @@ from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode1.routes.event import OPENCODE1
 from shim.faces.opencode2.services import FaceServices
 from shim.faces.opencode2.wire_event import FACE as OPENCODE2
-from shim.faces.v1.nodes import Nodes, NoNodes
+from shim.faces.v1.nodes import Nodes
 from shim.host.changes import RULES_TITLE, DirectoryDisposed, HostChanged, HostFeed, ToastVariant, TuiToast
 from shim.host.config.instruction_files import InstructionFiles
 from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, unread_rules_notice
@@ -180,7 +180,7 @@ class Alone:
         return False
 
     def nodes(self, services: Services) -> Nodes:
-        return NoNodes()
+        return Nodes()
 
     async def join(self, services: Services) -> None:
         """Serve readers from the hub alone."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from shim.lib.errors import StoreError
 from shim.store.base import Checkpoint
-from shim.store.ownership import Ownership, SoleOwner
+from shim.store.ownership import Ownership
 from shim.store.rows import EventRow, SessionRow, dump, event_of, event_rows, follow, is_cut, load
 from universal.events import UniversalEvent
 
@@ -23,7 +23,7 @@ class MemoryStore:
         self._values: dict[tuple[str, str], str] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._pages: dict[str, dict[int, bytes]] = {}
-        self._ownership = SoleOwner()
+        self._ownership = Ownership()
 
     @property
     def ownership(self) -> Ownership:

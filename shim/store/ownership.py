@@ -8,7 +8,7 @@ locks on files of the shared data directory (docs/adr/0027), `shim.cluster.nats`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from shim.store.rows import SessionRow
 from shim.store.servers import ServerRef
@@ -71,94 +71,50 @@ class ClaimedSession:
     row: SessionRow | None
 
 
-class Ownership(Protocol):
-    """The ownership of sessions. All methods raise StoreError if the store cannot be read or written."""
+class Ownership:
+    """The ownership of sessions. As it is, that of a server that shares its sessions with no other.
 
-    @property
-    def server_id(self) -> str: ...
+    All methods raise StoreError if the store cannot be read or written.
+    """
 
-    @property
-    def sessions_move(self) -> bool:
-        """Whether a session may go from one living server to another. In a cluster; not with one data directory."""
-        ...
+    server_id: str = ""
+    sessions_move: bool = False
+    """Whether a session may go from one living server to another. In a cluster; not with one data directory."""
 
     def is_shared(self) -> bool:
         """Whether other servers were alive at the last look."""
-        ...
+        return False
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
         """Claim a session for this server, or return the living server that owns it. May be repeated.
 
         Raises SessionNotFound in a cluster, for a session that was deleted or is not stored.
         """
-        ...
+        return ClaimedSession(None)
 
     async def release(self, session_id: str) -> None:
         """Give a session of this server to whoever claims it next, after all its writes. Raises SessionElsewhere.
 
         Where sessions do not move, nothing happens: the session goes to another server when this one ends.
         """
-        ...
 
     def confirm_loss(self, session_id: str) -> None:
         """Note that nothing here works on a session any more that another server has taken. Until then, flushes of it fail."""
-        ...
 
     async def owners(self) -> dict[str, ServerRef]:
         """Session -> the other living server that owns it."""
-        ...
-
-    async def refresh(self, session_id: str) -> None:
-        """Update the store's `last_sequence` for another server's journal."""
-        ...
-
-    async def look(self) -> Look:
-        """The changes by other servers since the last look."""
-        ...
-
-    def dead(self) -> tuple[str, ...]:
-        """Ids of servers that were dead at this server's start, and may have left processes behind."""
-        ...
-
-    def forget(self, server_id: str) -> None:
-        """Forget a dead server, of which nothing is left."""
-        ...
-
-
-class OwnerForLife:
-    """The part of an ownership whose sessions stay with their server as long as it lives."""
-
-    sessions_move = False
-
-    async def release(self, session_id: str) -> None:
-        """Does nothing: another server gets the session when this one has ended."""
-
-    def confirm_loss(self, session_id: str) -> None:
-        """Does nothing: no server takes a session of a living one."""
-
-
-class SoleOwner(OwnerForLife):
-    """The ownership of a server that shares its sessions with no other."""
-
-    server_id = ""
-
-    def is_shared(self) -> bool:
-        return False
-
-    async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
-        return ClaimedSession(None)
-
-    async def owners(self) -> dict[str, ServerRef]:
         return {}
 
     async def refresh(self, session_id: str) -> None:
-        """Does nothing: no other server writes."""
+        """Update the store's `last_sequence` for another server's journal."""
 
     async def look(self) -> Look:
+        """The changes by other servers since the last look."""
         return Look()
 
     def dead(self) -> tuple[str, ...]:
+        """Ids of servers that were dead at this server's start, and may have left processes behind."""
         return ()
 
     def forget(self, server_id: str) -> None:
-        """Does nothing."""
+        """Forget a dead server, of which nothing is left."""

@@ -32,7 +32,7 @@ import structlog
 from shim.lib.errors import StoreError
 from shim.store.base import Checkpoint
 from shim.store.lock import DirectoryLock, make_directory, unusable
-from shim.store.ownership import ClaimedSession, Look, OwnerForLife, Ownership, SessionChange
+from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
 from shim.store.rows import EventRow, SessionRow, dump, event_of, event_rows, follow, load, need_whole
 from shim.store.runs import LONGEST, SHORTEST, JournalRow, brief_rows_of, journal_rows, rows_of
 from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
@@ -170,7 +170,7 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(steps)
 
 
-class SqliteStore(OwnerForLife):
+class SqliteStore(Ownership):
     """A `Store` in one SQLite file. `path` is the file; its directory is the data directory, which servers share.
     `move_aside`: whether a damaged file may be renamed at `open`, and an empty one take its place.
 

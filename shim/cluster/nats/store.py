@@ -135,7 +135,7 @@ class _OpenStore:
             self.journals.note_last(record.session_id, record.last)
 
 
-class JetStreamStore:
+class JetStreamStore(Ownership):
     """A `Store` in NATS JetStream, and the `Ownership` of its sessions.
 
     In: `directory`, the data directory of this machine, in which the server is announced and its spool lies; None: it is not

@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shim.faces.v1.models import NodeListResponse
 
 
-class Nodes(Protocol):
-    """The servers of the cluster."""
+class Nodes:
+    """The servers of the cluster. As it is, of a server alone."""
 
     def overview(self) -> NodeListResponse:
         """All that live, this one first, and how this one is connected with them."""
-        ...
-
-    def node_of(self, session_id: str) -> str | None:
-        """Id of the server that has a session, this one included; None for nobody's."""
-        ...
-
-    def families(self) -> Iterable[Any]:
-        """The families of metrics of prometheus_client."""
-        ...
-
-
-class NoNodes:
-    """The `Nodes` of a server alone."""
-
-    def overview(self) -> NodeListResponse:
         from shim.faces.v1.models import NodeListResponse  # late: the backend is started without it
 
         return NodeListResponse(cluster=None, nodes=[])
 
     def node_of(self, session_id: str) -> str | None:
-        """None: nobody asks which server has a session."""
+        """Id of the server that has a session, this one included; None for nobody's."""
         return None
 
     def families(self) -> Iterable[Any]:
+        """The families of metrics of prometheus_client."""
         return ()

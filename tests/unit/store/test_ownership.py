@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.store.ownership import ClaimedSession, SoleOwner
+from shim.store.ownership import ClaimedSession, Ownership
 from shim.store.servers import ServerRef
 from shim.store.sqlite import SqliteStore
 from tests.unit.store.store_contract import event, journal, row
@@ -106,7 +106,7 @@ async def test_deleted_sessions_are_forgotten_by_who_comes_alone(tmp_path: Path)
 
 
 async def test_a_memory_store_is_not_shared() -> None:
-    alone = SoleOwner()
+    alone = Ownership()
     assert await alone.claim("ses_a") == ClaimedSession(None)
     assert (await alone.owners(), (await alone.look()).changes, alone.dead(), alone.is_shared()) == ({}, (), (), False)
 

@@ -130,8 +130,9 @@ PUBLIC = HEALTH | {"/site.webmanifest", "/web-app-manifest-192x192.png", "/web-a
 TICKET_PATH = re.compile(r"(/api)?/pty/[^/]+/connect")
 """A terminal's WebSocket, which browsers cannot open with a header. Its query may carry a ticket from `connect-token`, which
 needs the password. The route must check the ticket unless `is_authorized`."""
-LINK = re.compile(r"/auth/connect/[^/]+")
-"""A pairing link. Its code is the credential, which the route checks."""
+LINK = re.compile(r"/auth/connect/[^/]+|/x-reply/[^/]+(/[^/]+)?")
+"""A pairing link, or one that answers an ask. Its code is the credential, which the route checks."""
+REPLY = re.compile(r"/x-reply/[^/]+/[^/]+")
 USER = "opencode"
 """The user of every client of 2.x, and our default."""
 COOKIE = "opencode_session"
@@ -403,13 +404,13 @@ class Access:
                 return cookie
             if request.method == "OPTIONS" or (request.method in READING and (path in PUBLIC or LINK.fullmatch(path))):
                 return None
+            if request.method == "POST" and REPLY.fullmatch(path):
+                return None
             if has_ticket(request):
                 return None
             raise PasswordRefused("This server wants a password")
         address = self.address(request)
-        wait_s = self.throttle.wait_s(address, now_s)
-        if wait_s > 0:
-            raise TooManyLogins(wait_s)
+        self.check_tries(request, now_s)
         if self.secrets.admits(attempt):
             return ""
         if (token_id := self.pairing.identify(attempt.secret(), self.epoch_s())) is not None:
@@ -459,15 +460,21 @@ class Access:
 
     def redeem(self, request: web.Request, code: str, now_s: float) -> str:
         """Exchange a pairing code for a token. Raises PairingLinkSpent, and TooManyLogins after too many wrong codes."""
-        address = self.address(request)
-        wait_s = self.throttle.wait_s(address, now_s)
-        if wait_s > 0:
-            raise TooManyLogins(wait_s)
+        self.check_tries(request, now_s)
         token = self.pairing.redeem(code, now_s, self.epoch_s(), request.headers.get("User-Agent", ""))
         if token is None:
-            self.throttle.note_failure(address, _digest(code.encode("utf-8", "surrogateescape")), now_s)
+            self.note_wrong(request, code, now_s)
             raise PairingLinkSpent
         return token
+
+    def check_tries(self, request: web.Request, now_s: float) -> None:
+        """Raise TooManyLogins if the request's address has tried too many wrong passwords or codes."""
+        if (wait_s := self.throttle.wait_s(self.address(request), now_s)) > 0:
+            raise TooManyLogins(wait_s)
+
+    def note_wrong(self, request: web.Request, code: str, now_s: float) -> None:
+        """Count a wrong code of the request's address."""
+        self.throttle.note_failure(self.address(request), _digest(code.encode("utf-8", "surrogateescape")), now_s)
 
 
 ACCESS: web.AppKey[Access] = web.AppKey("access", Access)

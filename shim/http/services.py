@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from shim.stream.hub import Hub
     from shim.stream.streams import Streams
     from shim.telemetry.meters import Meters
+    from shim.telemetry.reply_links import ReplyLinks
     from shim.telemetry.spans import Spans
 
 
@@ -78,6 +79,7 @@ class Services:
     url: str = ""
     """Where this server listens; "" before it does."""
 
+    reply_links: ReplyLinks = field(init=False)
     agents: AgentDirectory = field(init=False)
     relay: Relay = field(init=False)
     hub: Hub = field(init=False)

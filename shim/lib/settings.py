@@ -81,9 +81,11 @@ LIVE = frozenset(
         "idle_reap_s",
         "log_format",
         "log_level",
+        "max_cost",
         "max_queued_prompts",
         "max_sessions",
         "max_streams",
+        "max_turn_seconds",
         "spare_agents",
         "steer",
         "tls_cert",
@@ -476,6 +478,20 @@ class Settings(BaseModel):
 
     continue_at_reset: int = Field(default=0, ge=0, description="How often a turn goes on when a limit of your plan resets.")
 
+    max_cost: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="What a session may cost (USD) until a person is asked whether it goes on (docs/permissions.md); 0: no cap.",
+    )
+
+    max_turn_seconds: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds that an agent may work in a turn until a person is asked whether it goes on; 0: no cap.",
+    )
+
     max_sessions: int = Field(default=100_000, ge=1, description="Sessions that are kept, subagents' included; more are refused.")
 
     max_streams: int = Field(default=4_000, ge=1, description="Event streams that are open at once; more are refused.")
@@ -523,7 +539,8 @@ class Settings(BaseModel):
     hooks: tuple[Hook, ...] = Field(
         default=(),
         description='`[[hooks]]`: `on = ["idle", "permission", "question", "error"]` with `command = [...]` or `url`, `headers`, '
-        "`timeout_s` (10). The event goes as JSON to the command's stdin, or as POST. In the environment: JSON.",
+        "`timeout_s` (10), `reply`. The event goes as JSON to the command's stdin, or as POST; with `reply = true` it has links "
+        "that answer (docs/observability.md). In the environment: JSON.",
     )
 
     @property

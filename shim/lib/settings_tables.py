@@ -50,6 +50,7 @@ class Hook(BaseModel):
     url: Annotated[SecretStr, AfterValidator(_web_address)] | None = None
     headers: dict[str, SecretStr] = Field(default_factory=dict[str, SecretStr])
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 10.0
+    reply: bool = False
 
     @model_validator(mode="after")
     def _need_one_source(self) -> Self:

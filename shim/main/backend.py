@@ -69,6 +69,7 @@ from shim.sessions.stored_sessions import NewState, Remotes, stored_sessions
 from shim.stream.hub import Hub
 from shim.stream.streams import Streams
 from shim.telemetry.hooks import Hooks
+from shim.telemetry.reply_links import ReplyLinks
 from universal.permissions import DirectoryRules, combine, rules_from_config, with_home
 from universal.session.changes import LimitsReported, ServersReported
 from universal.session.model import Session
@@ -112,6 +113,7 @@ class Backend:
         deps.max_queued_prompts = settings.max_queued_prompts
         deps.steers = settings.steer
         deps.continue_at_reset = settings.continue_at_reset
+        deps.max_cost, deps.max_turn_seconds = settings.max_cost, settings.max_turn_seconds
         deps.trust_question_s = settings.trust_question_s
         deps.unattended = parse_unattended(settings.unattended)
         if deps.spares is not None:
@@ -264,7 +266,8 @@ async def start(
         return None if config.current(directory).values.get("snapshot") is False else trees
 
     def has_listeners(directory: str, session_id: str) -> bool:
-        return hub.wants(OPENCODE2) or hub.has_reader(directory) or feed.has_listener(session_id)
+        has_reader = hub.wants(OPENCODE2) or hub.has_reader(directory) or feed.has_listener(session_id)
+        return has_reader or hooks.want("question")
 
     def reread(directory: str) -> None:
         hub.emit(HostChanged(DirectoryDisposed(directory), directory))  # a TUI reads everything of its directory again
@@ -308,6 +311,8 @@ async def start(
             max_queued_prompts=settings.max_queued_prompts,
             steers=settings.steer,
             continue_at_reset=settings.continue_at_reset,
+            max_cost=settings.max_cost,
+            max_turn_seconds=settings.max_turn_seconds,
             home=str(config.home),
             find_place=find_place,
             roots=tuple(map(str, settings.roots)),
@@ -334,7 +339,8 @@ async def start(
     )
     names = NamedSessions(sessions, agents, store)
     installs = Installer(agents, settings.data_dir / "agents", clock)
-    hooks = Hooks(settings.hooks, sessions.index.find_record)
+    services.reply_links = ReplyLinks(clock, partial(_public_address, services))
+    hooks = Hooks(settings.hooks, sessions.index.find_record, services.reply_links.add)
     feed.observe(telemetry.meters.observe)
     _listen(feed, hooks)
     if settings.otel:
@@ -387,6 +393,11 @@ async def start(
         end_streams = partial(_end_streams, services)
         drain = Drain(sessions, member.placement, store.ownership, name=settings.server_name, end_streams=end_streams)
         return Backend(services, hooks, drain, ends.pop_all())
+
+
+def _public_address(services: Services) -> str:
+    """Where other devices reach this server."""
+    return (services.settings.public_url or f"{services.url}{services.settings.base_path}").rstrip("/")
 
 
 def _warn(services: Services, agent: str, words: str, directory: str) -> None:

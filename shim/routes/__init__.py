@@ -29,9 +29,9 @@ def modules() -> tuple[ModuleType, ...]:
     from shim.faces.opencode1.routes import MODULES as OPENCODE1
     from shim.faces.opencode2.routes import MODULES as OPENCODE2
     from shim.faces.v1.routes import MODULES as V1
-    from shim.routes import inspector_api
+    from shim.routes import inspector_api, reply_page
 
-    return (*OPENCODE1, *OPENCODE2, *V1, *ACP, inspector_api)
+    return (*OPENCODE1, *OPENCODE2, *V1, *ACP, inspector_api, reply_page)
 
 
 def application(

@@ -6,7 +6,8 @@
 
 A command gets the JSON on its stdin, and SHIM_HOOK_EVENT, SHIM_HOOK_SESSION in its environment; a webhook gets it as POST. Both
 have a time limit. The queue is bounded: if a hook is too slow, its oldest notice is dropped, with a line in the log.
-Only root sessions count, because the end of a subagent is not the end of the work. Secrets in texts are redacted.
+Only root sessions count, because the end of a subagent is not the end of the work. Secrets in texts are redacted. A hook with
+`reply = true` gets links that answer what is asked (`shim.telemetry.reply_links`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from shim.lib.errors import ShimError
 from shim.lib.redaction import clean
 from shim.lib.settings_tables import Hook
 from shim.processes.command import run
+from shim.telemetry.reply_links import Ask
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, TurnData, UniversalEvent
 from universal.lib.jsonvalue import obj, text
 from universal.session.values import SessionRecord
@@ -35,6 +37,8 @@ log = structlog.get_logger(__name__)
 
 FindSession = Callable[[str], SessionRecord | None]
 """Returns a session's record by id; None for a deleted one."""
+MakeLinks = Callable[[Ask], Mapping[str, str]]
+"""Makes links that answer an ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,8 @@ def notice_of(event: UniversalEvent, record: SessionRecord | None) -> Notice | N
         case TurnData() if event.type is EventType.TURN_ENDED:
             kind, more = "idle", {"reason": text(obj(data.metadata).get("reason")), "turn_id": data.turn_id}
         case PermissionData() if event.type is EventType.PERMISSION_REQUESTED and not obj(data.metadata).get("auto"):
-            kind, more = "permission", {"permission_id": data.permission_id, "action": data.action}
+            title = text(obj(data.metadata).get("title"))
+            kind, more = "permission", {"permission_id": data.permission_id, "action": data.action, "ask": title or data.action}
         case QuestionData() if event.type is EventType.QUESTION_REQUESTED and not obj(data.metadata).get("auto"):
             kind, more = "question", {"question_id": data.question_id, "prompt": data.prompt, "options": list(data.options)}
         case ErrorData():
@@ -91,8 +96,6 @@ class _Runner:
         self.dropped = 0
 
     def put(self, notice: Notice) -> None:
-        if notice.event not in self.hook.on:
-            return
         if len(self._waiting) >= QUEUE:
             self._waiting.popleft()
             self.dropped += 1
@@ -125,20 +128,30 @@ class _Runner:
 class Hooks:
     """All hooks of the settings. The feed calls `observe` with every universal event while there are some."""
 
-    def __init__(self, hooks: Sequence[Hook], find_session: FindSession) -> None:
+    def __init__(self, hooks: Sequence[Hook], find_session: FindSession, make_links: MakeLinks = lambda _: {}) -> None:
         self._runners = [_Runner(hook) for hook in hooks]
         self._find_session = find_session
+        self._make_links = make_links
 
     @property
     def is_on(self) -> bool:
         return bool(self._runners)
 
+    def want(self, kind: str) -> bool:
+        """Whether a hook is called for events of this kind."""
+        return any(kind in runner.hook.on for runner in self._runners)
+
     def observe(self, event: UniversalEvent) -> None:
         """Queue the event for the hooks that want it. Never blocks."""
         notice = notice_of(event, self._find_session(event.session_id))
-        if notice is not None:
-            for runner in self._runners:
-                runner.put(notice)
+        if notice is None:
+            return
+        for runner in self._runners:
+            if notice.event in runner.hook.on:
+                body = notice.body
+                if runner.hook.reply and isinstance(event.data, Ask):
+                    body = {**body, "reply_urls": self._make_links(event.data)}
+                runner.put(Notice(notice.event, body))
 
     def replace(self, hooks: Sequence[Hook]) -> None:
         """Use other hooks from now on. A hook that stays keeps its queue; the queue of a removed one is dropped."""

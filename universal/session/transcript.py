@@ -126,6 +126,11 @@ class Transcript:
     def _in_turn(self) -> list[Message]:
         return [message for id_ in self.turn_messages if (message := self.session.messages.get(id_))]
 
+    @property
+    def turn_cost(self) -> float:
+        """What the steps of the running turn have cost so far, in USD."""
+        return sum(map(_cost, self._in_turn()))
+
     # --- prompts -----------------------------------------------------------------------------------------
 
     def user(self, item: Item, at_ms: int) -> values.UserInfo:

@@ -32,7 +32,7 @@ from shim.lib.errors import InvalidRequest, SessionTerminated, ShimError
 from shim.lib.version import build
 from shim.sessions import mcp_servers
 from shim.sessions.history.checkpoints import read_ahead, read_ids
-from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
+from shim.sessions.permissions.unattended_policy import terms_of_headers
 from shim.sessions.prompts.command import command
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
@@ -254,8 +254,7 @@ async def prompt(connection: Connection, params: Prompt, id_: Id) -> None:
         async with view.order:
             if (await sessions.state(session_id)).is_terminated:
                 raise SessionTerminated(session_id)
-            unattended = unattended_policy_of_headers(connection.ctx.request.headers)
-            request = PromptRequest(tuple(parts), message_id, unattended=unattended)
+            request = PromptRequest(tuple(parts), message_id, **terms_of_headers(connection.ctx.request.headers))
             if not await _command(connection, session_id, request):
                 await submit(sessions, session_id, request)
             await services.store.flush(session_id)

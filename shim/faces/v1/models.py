@@ -234,6 +234,7 @@ class CreateSessionRequest(Model):
     """The session to create. `mcp` and `skills` are refused, because they belong to the agents' own settings.
 
     Our additions: `unattended`, what happens to requests that nobody answers: `wait`, `reject:SECONDS` or `rules`;
+    `maxCost` (USD) and `maxTurnSeconds`, after which a person is asked whether it goes on;
     `serverLabels`, labels that the server must have, which runs the session: `KEY=VALUE[,...]`.
     """
 
@@ -248,6 +249,8 @@ class CreateSessionRequest(Model):
     title: str | None = None
     variant: str | None = None
     unattended: str | None = None
+    maxCost: float | None = None
+    maxTurnSeconds: float | None = None
     serverLabels: str | None = None
 
 

@@ -39,7 +39,7 @@ from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.session_requests import SessionRequests
-from shim.sessions.permissions.unattended_policy import check_unattended
+from shim.sessions.permissions.unattended_policy import check_caps, check_unattended
 from shim.sessions.placement import labels_of
 from shim.sessions.prompts.context import default_title
 from shim.sessions.prompts.limit_wait import check_continue_at_reset
@@ -660,6 +660,7 @@ def check_metadata(metadata: object) -> None:
     """Raise InvalidRequest if a session's `metadata` has an invalid value of ours."""
     check_unattended(metadata)
     check_continue_at_reset(metadata)
+    check_caps(metadata)
     check_level(metadata)
     labels_of(metadata)
 

@@ -21,7 +21,7 @@ from shim.lib.ids import NAME_LIMIT, is_name
 from shim.sessions import delegation
 from shim.sessions.feed import Follower, T, wait_for_store
 from shim.sessions.index.manager import SessionManager
-from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, unattended_policy_of
+from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, Caps, unattended_policy_of
 from shim.sessions.placement import LABELS_KEY
 from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
@@ -51,6 +51,7 @@ class NewSession:
     version: str | None = None
     title: str | None = None
     unattended: str | None = None
+    caps: Caps | None = None
     labels: str | None = None
     by: str = ""
 
@@ -120,7 +121,8 @@ class NamedSessions:
             await self._look_elsewhere(name)
             await self._need_free(name)
         unattended = unattended_policy_of(request.unattended, UNATTENDED_KEY)
-        metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else {}
+        metadata: dict[str, Any] = {UNATTENDED_KEY: str(unattended)} if unattended is not None else {}
+        metadata |= request.caps.to_json() if request.caps is not None else {}
         if request.labels is not None:
             metadata[LABELS_KEY] = request.labels
         agent = await self._agent(request)

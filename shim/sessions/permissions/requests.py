@@ -149,6 +149,8 @@ class Requests:
         """Session -> call -> what was asked last, and what plugins say of it. An agent may ask twice about a call."""
         self._arrivals = deque[_Arrival]()
         self._lookups: asyncio.Task[None] | None = None
+        self.is_held = False
+        """Whether calls wait until `resume`, because a person is asked whether the turn goes on."""
         self._open: dict[str, _Request] = {}
         self._waits: dict[str, _Wait] = {}
         self._calls: dict[str, _Calls] = {}
@@ -168,21 +170,26 @@ class Requests:
     def _arrive(self, arrival: _Arrival) -> None:
         """Judge a call in its turn. Links are followed in a thread, so that no check reads a file on the loop."""
         place = self._session.place()
-        if not place.looks_at_files and not self._arrivals:
+        if not place.looks_at_files and not self._arrivals and not self.is_held:
             self._decide(arrival, accesses_of(arrival.agent, arrival.data, place))
             return
         self._arrivals.append(arrival)
-        if self._lookups is None:
-            self._lookups = asyncio.get_running_loop().create_task(self._look_up(place), name="permission lookups")
+        self.resume()
+
+    def resume(self) -> None:
+        """Judge the calls that have arrived, unless the session is held."""
+        if self._lookups is None and self._arrivals and not self.is_held:
+            look_up = self._look_up(self._session.place())
+            self._lookups = asyncio.get_running_loop().create_task(look_up, name="permission lookups")
 
     async def _look_up(self, place: Place) -> None:
         """Judge the arrived calls until there are none. Withdrawn calls are left out."""
         try:
-            while self._arrivals:
+            while self._arrivals and not self.is_held:
                 arrival = self._arrivals[0]
                 accesses = await self._accesses_of(arrival, place)
                 verdict = await self._plugin_verdict(arrival) if accesses is not None else PluginVerdict(NOT_LOOKED_UP)
-                if not self._arrivals or self._arrivals[0] is not arrival:
+                if self.is_held or not self._arrivals or self._arrivals[0] is not arrival:
                     continue
                 self._arrivals.popleft()
                 if accesses is None or verdict.refusal:

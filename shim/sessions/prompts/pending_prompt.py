@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from shim.lib.errors import AgentError
+from shim.sessions.permissions.unattended_policy import Caps
 from shim.sessions.session.native_sessions import NativeSession
 from universal.codec import Prompt
 from universal.items import Item
@@ -31,7 +32,7 @@ class PendingPrompt:
 
     `choice`: the choice for its message, if it was changed after the prompt was accepted.
     `refused`: why no agent can get it (unknown model or agent); it fails when its turn comes. Empty if it is valid.
-    `unattended_policy`: the prompt's policy for unanswered requests, or None.
+    `unattended_policy`, `caps`: the prompt's policy for unanswered requests and its caps, or None.
     `retries`: how often the agent was asked again for an answer in the prompt's schema.
     """
 
@@ -43,6 +44,7 @@ class PendingPrompt:
     refused: str = ""
     choice: ModelChoice | None = None
     unattended_policy: UnattendedPolicy | None = None
+    caps: Caps | None = None
     retries: int = 0
 
     @property

@@ -21,8 +21,8 @@ from shim.host.trust.project_settings import folders_of
 from shim.lib import disk
 from shim.lib.errors import AgentError, AgentNotFound, SessionElsewhere, StoreError
 from shim.sessions.permissions.requests import gaps_notice
-from shim.sessions.permissions.trust_gate import TrustGate
 from shim.sessions.prompts import context
+from shim.sessions.prompts.cap import PromptGate
 from shim.sessions.prompts.output_schema import with_schema
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_queue import PromptQueue
@@ -121,7 +121,7 @@ class PromptDispatcher:
         queue: PromptQueue,
         process: SessionAgent,
         snapshots: StepSnapshots,
-        trust: TrustGate | None,
+        gate: PromptGate,
         rules: Rules,
         undo_notes: UndoNotes,
         native: dict[str, NativeSession],
@@ -133,7 +133,7 @@ class PromptDispatcher:
         self._queue = queue
         self._process = process
         self._snapshots = snapshots
-        self._trust = trust
+        self._gate = gate
         self._rules = rules
         self._undo_notes = undo_notes
         self._native = native
@@ -174,8 +174,8 @@ class PromptDispatcher:
     def dispatch(self, key: str) -> None:
         """Send the prompt now if the agent is ready for it, else when it is started."""
         pending = self._queue.pending[key]
-        is_fit = not self._snapshots.look() and self._trust is None and self._is_ready_for(pending)
-        if is_fit and not self._deps.store.ownership.sessions_move:
+        is_fit = not self._snapshots.look() and self._gate.trust is None and self._is_ready_for(pending)
+        if is_fit and not (self._deps.store.ownership.sessions_move or self._gate.cap.is_reached()):
             self._send(pending)
             return
         self.waiting_key = key
@@ -202,6 +202,7 @@ class PromptDispatcher:
         self.waiting_key = None
         self.current_key = pending.prompt.key
         self.unattended = pending.unattended_policy
+        self._gate.cap.begin(pending.caps)
         is_first = not self.turn_id
         if self.turn_id != self._state.turn_id:  # what changes from here on may only be stricter until the turn ends
             self.turn_id, self._state.config_at_start = self._state.turn_id, self._deps.config_now(self._directory)
@@ -255,6 +256,7 @@ class PromptDispatcher:
             self._queue.pending.pop(self.current_key, None)
         self.current_key = key
         self.unattended = self._queue.pending[key].unattended_policy
+        self._gate.cap.begin(self._queue.pending[key].caps)
 
     def _is_ready_for(self, pending: PendingPrompt) -> bool:
         process = self._process
@@ -315,16 +317,17 @@ class PromptDispatcher:
 
     async def _look_at_settings(self, pending: PendingPrompt) -> None:
         """Look at all settings that decide how the prompt is sent, which have changed if it waited. A person may be asked."""
-        asked = self._trust.asked if self._trust is not None else 0
-        await asyncio.gather(self._ask_for_trust(pending), self._read_settings(pending))
-        if self._trust is not None and self._trust.asked != asked:
+        trust = self._gate.trust
+        asked = trust.asked if trust is not None else 0
+        await asyncio.gather(self._ask_for_trust(pending), self._read_settings(pending), self._gate.cap.wait())
+        if trust is not None and trust.asked != asked:
             await self._read_settings(pending)
 
     async def _ask_for_trust(self, pending: PendingPrompt) -> None:
         """Find out whether the agent may use the project's settings, which may ask a person."""
         agent = self._deps.agents.get(pending.agent)
-        if self._trust is not None and agent is not None and not pending.refused:
-            may_use = await self._trust.may_use(agent.spec)
+        if self._gate.trust is not None and agent is not None and not pending.refused:
+            may_use = await self._gate.trust.may_use(agent.spec)
             self.may_use_project_settings = bool(may_use)
 
     async def _read_settings(self, pending: PendingPrompt) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from shim.sessions.permissions.unattended_policy import Caps, caps_of
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from universal.codec import COMPACT, Attachment, Prompt
 from universal.items import ContentPart, Item, ItemKind, ItemRole
@@ -32,6 +33,7 @@ class PromptPayload:
     is_compact  not a prompt, but the wish to compact
     refused     why no agent can be sent it as it was chosen (an unknown model, agent)
     unattended  what happens to asks that nobody answers, if the prompt says it
+    caps        its caps, if it has any
     mode        the agent's mode, if the message names an agent of the configuration instead
     """
 
@@ -42,6 +44,7 @@ class PromptPayload:
     is_compact: bool = False
     refused: str = ""
     unattended: UnattendedPolicy | None = None
+    caps: Caps | None = None
     mode: str = ""
 
     def to_json(self) -> JsonObject:
@@ -51,6 +54,7 @@ class PromptPayload:
         fields |= {"files": list(self.files)} if self.files else {}
         fields |= {"refused": self.refused} if self.refused else {}
         fields |= {"mode": self.mode} if self.mode else {}
+        fields |= {"caps": self.caps.to_json()} if self.caps is not None else {}
         return fields if self.unattended is None else {**fields, "unattended": str(self.unattended)}
 
     @classmethod
@@ -68,6 +72,7 @@ class PromptPayload:
             is_compact=fields.get("compact") is True,
             refused=text(fields.get("refused")),
             unattended=parse(unattended) if unattended else None,
+            caps=caps_of(obj(fields.get("caps"))),
             mode=text(fields.get("mode")),
         )
 
@@ -109,7 +114,8 @@ def _pending_prompt(item: Item, user_prompt: UserPrompt, payload: PromptPayload)
         compact=payload.is_compact,
         schema=user_prompt.format.get("schema") if user_prompt.format is not None else None,
     )
-    return PendingPrompt(item, user_prompt, prompt, payload.agent, refused=payload.refused, unattended_policy=payload.unattended)
+    pending = PendingPrompt(item, user_prompt, prompt, payload.agent, refused=payload.refused)
+    return replace(pending, unattended_policy=payload.unattended, caps=payload.caps)
 
 
 def _text(parts: Sequence[Part], piece: Any) -> str | None:

@@ -14,6 +14,7 @@ from shim.host.config.opencode_config import UNREAD, OpenCodeConfig
 from shim.host.files.prompt_files import read_part
 from shim.lib.errors import InvalidRequest, MessageExists
 from shim.lib.ids import ID_FORM, ID_LIMIT, Ids, is_id
+from shim.sessions.permissions.unattended_policy import Caps
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PromptPayload, accepted_prompt, attachment
 from shim.sessions.session.dependencies import SessionDeps
@@ -66,6 +67,7 @@ class PromptRequest:
     tools: dict[str, bool] | None = None
     format: JsonObject | None = None
     unattended: UnattendedPolicy | None = None
+    caps: Caps | None = None
     details: PromptDetails = NO_DETAILS
 
 
@@ -263,6 +265,7 @@ async def accept(body: PromptRequest, choice: Choice, ids: Ids, roots: Sequence[
         tuple(files),
         refused=choice.refused,
         unattended=body.unattended,
+        caps=body.caps,
         mode=choice.base,
     )
     return accepted_prompt(ids.new("item"), prompt, payload, tuple(content)), errors

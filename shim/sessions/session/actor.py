@@ -19,6 +19,7 @@ from shim.agents.directory import LOGGED_OUT
 from shim.sessions.permissions.requests import Requests
 from shim.sessions.permissions.trust_gate import trust_gate
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_session
+from shim.sessions.prompts.cap import Cap, PromptGate
 from shim.sessions.prompts.limit_wait import LimitWait
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import Offers, PromptDispatcher
@@ -237,7 +238,7 @@ class SessionActor:
         self.snapshots = StepSnapshots(state, directory, deps.snapshots, self)
         self.undo_lock = asyncio.Lock()
         self.undo_notes = UndoNotes()
-        self._trust = trust_gate(deps, state, directory, keeper)
+        self.gate = PromptGate(trust_gate(deps, state, directory, keeper), Cap(deps, state, directory, self))
         self.dispatcher = PromptDispatcher(
             deps,
             state,
@@ -245,7 +246,7 @@ class SessionActor:
             queue=self.prompt_queue,
             process=self.process,
             snapshots=self.snapshots,
-            trust=self._trust,
+            gate=self.gate,
             rules=keeper,
             undo_notes=self.undo_notes,
             native=self.native,
@@ -319,7 +320,7 @@ class SessionActor:
     def reply_question(self, reply: QuestionReply) -> None:
         """The person's answers, or their refusal."""
         self._touch()
-        if self._trust is None or not self._trust.reply(reply):
+        if not self.gate.reply(reply):
             is_refusal = reply.answers is None and not reply.message and reply.question_id in self.main.session.questions
             self.requests.reply_question(replace(reply, stops=is_refusal and self._may_refuse()))
 
@@ -436,8 +437,7 @@ class SessionActor:
         self.offers.end()
         self.limit.end()
         self.requests.forget(self.main)
-        if self._trust is not None:
-            self._trust.cancel()
+        self.gate.end_turn()
         if self.abort_timer is not None:
             self.abort_timer.cancel()
             self.abort_timer = None
@@ -533,6 +533,8 @@ class SessionActor:
                 self.requests.on_question_resolved(fact.data.question_id)
             if state is self.main:
                 self.snapshots.on_event()
+                if fact.type is EventType.ITEM_COMPLETED:
+                    self.gate.cap.look()
 
     def _on_permission(self, state: SessionState, fact: Fact, data: PermissionData) -> None:
         if fact.type is EventType.PERMISSION_REQUESTED:

@@ -99,6 +99,9 @@ class SessionDeps:
     """Reads a directory's configuration again if its files have changed. Awaited before an agent's start and each prompt."""
     continue_at_reset: int = 0
     """How often a turn that has hit a limit of the person's plan goes on when that resets, if the session does not say."""
+    max_cost: float = 0.0
+    max_turn_seconds: float = 0.0
+    """USD for a session and seconds for a turn, after which a person is asked, if the session does not say; 0: never."""
     unattended: UnattendedPolicy = WAIT
     """The policy for unanswered requests, if neither the prompt nor the session has one."""
     clean_up: Callable[[str], Awaitable[None]] = _refresh_nothing

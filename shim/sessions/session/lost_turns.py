@@ -230,7 +230,9 @@ class _Replay:
         actor.prompt_queue.pending |= prompts
         dispatcher = actor.dispatcher
         dispatcher.current_key, dispatcher.turn_id, dispatcher.answer = current, main.turn_id, self._open.answer
-        dispatcher.unattended = prompts[current].unattended_policy if current is not None else None
+        if current is not None:
+            dispatcher.unattended = prompts[current].unattended_policy
+            actor.gate.cap.begin(prompts[current].caps)
         resumes, reads_project, may_use = said["process"]
         dispatcher.may_use_project_settings, dispatcher.has_project_settings = may_use, reads_project
         seen = await view(agent.spec, self._bounds, agent.located.path or "", actor.directory, env)

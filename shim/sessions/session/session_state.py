@@ -294,6 +294,11 @@ class SessionState:
         self.status("prompt", state="lost", item_id=pending.item.item_id, message=PROMPT_LOST)
 
     @property
+    def cost(self) -> float:
+        """What the session has cost so far, in USD. An agent may tell it at the end of a prompt only."""
+        return self.session.record.cost + max(self.reducer.transcript.turn_cost, self.turn_metadata.get("cost", 0.0))
+
+    @property
     def is_at_rest(self) -> bool:
         """Whether no turn runs, no request is open, and all events are queued for the store."""
         return not (self.machine.busy or self.journal.is_behind) and core.is_at_rest(self.reducer)

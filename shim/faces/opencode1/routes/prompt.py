@@ -15,7 +15,7 @@ from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.faces.opencode1.wire_event import FACE
 from shim.http.operation import Ctx
 from shim.lib.errors import AnswerNotFound, InvalidRequest
-from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
+from shim.sessions.permissions.unattended_policy import terms_of_headers
 from shim.sessions.prompts.command import command as run_command
 from shim.sessions.prompts.command import init as run_init
 from shim.sessions.prompts.compact import compact as run_compact
@@ -145,7 +145,7 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
 async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
     if body.format is not None:
         check_format(body.format)
-    prompt_request = replace(body.body(), unattended=unattended_policy_of_headers(ctx.request.headers))
+    prompt_request = replace(body.body(), **terms_of_headers(ctx.request.headers))
     message_id = await submit(ctx.services.sessions, session_id, prompt_request, reply=not body.noReply)
     await ctx.services.store.flush(session_id)
     return message_id
@@ -195,7 +195,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
             model=model,
             mode=body.agent,
             variant=body.variant,
-            unattended=unattended_policy_of_headers(ctx.request.headers),
+            **terms_of_headers(ctx.request.headers),
         ),
     )
     await ctx.services.store.flush(path.sessionID)
@@ -206,7 +206,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
 async def init(ctx: Ctx, path: SessionPath, body: requests.InitBody) -> object:
     """Let the agent write AGENTS.md. It answers at the end of the turn."""
     model = ModelRef(body.providerID, body.modelID)
-    prompt_request = PromptRequest((), body.messageID, model, unattended=unattended_policy_of_headers(ctx.request.headers))
+    prompt_request = PromptRequest((), body.messageID, model, **terms_of_headers(ctx.request.headers))
     message_id = await run_init(ctx.services.sessions, path.sessionID, prompt_request)
     await ctx.services.store.flush(path.sessionID)
     await _answer(ctx, path.sessionID, message_id)

@@ -25,7 +25,7 @@ from shim.host.files.roots import within
 from shim.http.operation import Ctx
 from shim.lib import disk
 from shim.lib.errors import Conflict, InvalidRequest
-from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
+from shim.sessions.permissions.unattended_policy import terms_of_headers
 from shim.sessions.prompts.command import UnknownCommand
 from shim.sessions.prompts.command import command as run_command
 from shim.sessions.prompts.prompt_request import PromptRequest
@@ -170,7 +170,7 @@ async def _parts(ctx: Ctx, session_id: str, body: requests.PromptBody | requests
 async def _admit(ctx: Ctx, session_id: str, body: PromptRequest, *, resume: bool) -> JsonObject:
     """Accept a prompt once and return its inbox item. Raises ResourceConflict if the id belongs to another message."""
     need(ctx, session_id)
-    body = replace(body, unattended=unattended_policy_of_headers(ctx.request.headers))
+    body = replace(body, **terms_of_headers(ctx.request.headers))
     if body.message_id is not None:
         session = await ctx.services.sessions.session(session_id)
         if (prompt := find_prompt(session, body.message_id)) is not None:
@@ -238,7 +238,7 @@ async def skill(ctx: Ctx, path: SessionPath, body: requests.SkillBody) -> None:
     need(ctx, path.sessionID)
     prompt = PromptRequest(
         (Text("", skill.as_prompt()),),
-        unattended=unattended_policy_of_headers(ctx.request.headers),
+        **terms_of_headers(ctx.request.headers),
         details=PromptDetails("steer", "skill", SkillText(skill.id, skill.name, skill.content)),
     )
     await submit(ctx.services.sessions, path.sessionID, prompt, reply=body.resume is not False)
@@ -252,7 +252,7 @@ async def command(ctx: Ctx, path: SessionPath, body: requests.CommandBody) -> No
     parts, details = await _parts(ctx, path.sessionID, body)
     config = await ctx.services.config.fresh(directory)
     commands = templates(directory, config.commands)
-    request = PromptRequest(parts, unattended=unattended_policy_of_headers(ctx.request.headers), details=details)
+    request = PromptRequest(parts, **terms_of_headers(ctx.request.headers), details=details)
     try:
         await run_command(ctx.services.sessions, commands, path.sessionID, body.name, body.text, request)
     except UnknownCommand as error:

@@ -17,7 +17,7 @@ from shim.http.log_stream import stream
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
 from shim.lib.errors import InvalidRequest, SessionTerminated
-from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, unattended_policy_of, unattended_policy_of_headers
+from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, terms_of_headers, unattended_policy_of
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
 from shim.sessions.session.session_state import SessionState
@@ -72,8 +72,9 @@ async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
         raise SessionTerminated(session_id)
     directory = ctx.services.sessions.index.record(session_id).directory
     parts = (Text("", body.message), *(_file(directory, attachment) for attachment in body.attachments))
-    unattended = unattended_policy_of(body.unattended, UNATTENDED_KEY) or unattended_policy_of_headers(ctx.request.headers)
-    message_id = await submit(ctx.services.sessions, session_id, PromptRequest(parts=parts, unattended=unattended))
+    terms = terms_of_headers(ctx.request.headers)
+    terms["unattended"] = unattended_policy_of(body.unattended, UNATTENDED_KEY) or terms["unattended"]
+    message_id = await submit(ctx.services.sessions, session_id, PromptRequest(parts, **terms))
     await ctx.services.store.flush(session_id)
     return message_id
 

@@ -15,6 +15,7 @@ from shim.http.forward import need_session_here
 from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest
 from shim.sessions.index.named_sessions import NewSession
+from shim.sessions.permissions.unattended_policy import caps_of
 from shim.sessions.placement import LABELS_KEY
 from universal.session.values import SessionRecord
 
@@ -59,6 +60,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
         version=body.agentVersion,
         title=body.title,
         unattended=body.unattended,
+        caps=caps_of(body.model_dump(), ("maxCost", "maxTurnSeconds")),
         labels=body.serverLabels,
     )
     project = await ctx.services.projects.identity(directory)

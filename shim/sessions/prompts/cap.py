@@ -1,0 +1,217 @@
+"""Asks a person whether work goes on that has reached a cap: `max_cost` (USD) or `max_turn_seconds`.
+
+While the question is open the agent is not stopped, but the calls that it asks about wait. Where no person can answer, the turn
+is stopped, and its error says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from shim.sessions.permissions.requests import Requests
+from shim.sessions.permissions.trust_gate import NOBODY_S, TrustGate
+from shim.sessions.permissions.unattended_policy import COST, SECONDS, Caps, Timer
+from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.session_state import SessionState
+from universal.codec import QuestionReply
+from universal.events import ErrorData, EventType, Question, QuestionData, QuestionOption
+from universal.permissions import Access, Policy
+from universal.unattended_policy import UnattendedPolicy
+
+NONE = Caps()
+LOOK_S = 1.0
+"""Longest time between two looks at the clock."""
+GO_ON = QuestionOption(label="Go on", description="Until as much again is used up.")
+STOP = QuestionOption(label="Stop", description="The turn ends here. A later prompt is asked about again.")
+
+
+class CappedSession(Protocol):
+    """The session whose work is capped."""
+
+    requests: Requests
+
+    @property
+    def children(self) -> Iterable[SessionState]: ...
+
+    @property
+    def unattended_policy(self) -> UnattendedPolicy: ...
+
+    def rules(self, state: SessionState) -> Policy: ...
+
+    def abort(self) -> None: ...
+
+
+class Cap:
+    """The caps of one session, and the question about the one that was reached."""
+
+    def __init__(self, deps: SessionDeps, state: SessionState, directory: str, session: CappedSession) -> None:
+        self._deps = deps
+        self._state = state
+        self._directory = directory
+        self._session = session
+        self._prompt = NONE
+        self._agreed: dict[str, float] = {}
+        """What was used when a person let it go on, by what is capped."""
+        self._used_s = 0.0
+        self._timer: Timer | None = None
+        self._alone_s = 0.0
+        self._open: QuestionData | None = None
+        self._is_over: asyncio.Future[None] | None = None
+
+    def begin(self, caps: Caps | None) -> None:
+        """Note that the agent gets a prompt with these caps."""
+        self._prompt = caps or NONE
+        if caps is None and not (self._state.session.record.metadata or self._deps.max_turn_seconds):
+            return
+        if self._prompt.max_cost:
+            self._agreed["prompt"] = self._costs()
+        if self._timer is None and self._limit(SECONDS):
+            self._tick(0.0)
+
+    def end_turn(self) -> None:
+        """Forget the turn, whose end has closed the question."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+        self._prompt, self._used_s = NONE, 0.0
+        self._agreed = {"session": self._agreed.get("session", 0.0)}
+        self._close()
+
+    def _costs(self) -> float:
+        return sum(state.cost for state in (self._state, *self._session.children))
+
+    def _limit(self, key: str) -> float:
+        """The session's cap, else the server's; for a turn's seconds the prompt's comes first."""
+        own = (self._state.session.record.metadata or {}).get(key)
+        limit = own if isinstance(own, int | float) else getattr(self._deps, key)
+        return self._prompt.max_turn_seconds or limit if key == SECONDS else limit
+
+    def _due(self) -> Iterator[tuple[str, float, str]]:
+        """What is capped and used up, how far, and the sentence about it."""
+        if limit := self._limit(SECONDS):
+            yield from self._over("turn", self._used_s, limit, f"This turn has worked for {{}} s ({SECONDS}: {{}}).")
+        for name, limit in (("session", self._limit(COST)), ("prompt", self._prompt.max_cost)):
+            if limit:
+                yield from self._over(name, self._costs(), limit, f"This {name} has cost {{}} USD ({COST}: {{}}).")
+
+    def _over(self, name: str, used: float, limit: float, sentence: str) -> Iterator[tuple[str, float, str]]:
+        start = self._agreed.get(name, 0.0)
+        if used - start >= limit:
+            shown = used - start if name == "prompt" else used
+            yield name, used, sentence.format(f"{shown:.4g}", f"{limit:g}")
+
+    def is_reached(self) -> bool:
+        """Whether a person must be asked before the agent gets a prompt."""
+        deps, metadata = self._deps, self._state.session.record.metadata
+        has_caps = metadata or deps.max_cost or deps.max_turn_seconds
+        return self._open is not None or (bool(has_caps) and next(self._due(), None) is not None)
+
+    def look(self) -> None:
+        """Ask if a cap is reached and the turn goes on."""
+        if self._open is None and self._state.machine.state == "running" and (over := [*self._due()]):
+            self._ask(" ".join(sentence for _, _, sentence in over))
+
+    async def wait(self) -> None:
+        """Wait before a prompt until a person lets it go on, or the turn is over."""
+        self.look()
+        if self._open is not None:
+            self._is_over = self._is_over or asyncio.get_running_loop().create_future()
+            await asyncio.wait({self._is_over})
+
+    def _tick(self, step_s: float) -> None:
+        """Count the time in which the agent works: not while a person is asked, or a limit of the plan resets."""
+        if self._open is None and not self._session.requests.open_asks and self._state.session.status.type == "busy":
+            self._used_s += step_s
+        self.look()
+        left_s = self._limit(SECONDS) + self._agreed.get("turn", 0.0) - self._used_s
+        self._timer = None
+        if self._state.machine.busy:
+            step = left_s if self._open is None and 0 < left_s < LOOK_S else LOOK_S
+            self._timer = self._deps.call_later(step, lambda: self._tick(step))
+
+    # --- the question -------------------------------------------------------------------------------------
+
+    def _ask(self, why: str) -> None:
+        policy = self._session.unattended_policy
+        is_denied = self._session.rules(self._state).action(Access("question", ("*",))) == "deny"
+        if policy.action == "rules" or is_denied:
+            self._stop(why)
+            return
+        prompt = f"{why} Go on?"
+        self._open = QuestionData(
+            question_id=self._deps.ids.new("question"),
+            prompt=prompt,
+            options=(GO_ON.label, STOP.label),
+            status="requested",
+            questions=(Question(question=prompt, header="Go on?", options=(GO_ON, STOP), custom=False),),
+            metadata={"kind": "cap"},
+        )
+        self._alone_s, self._session.requests.is_held = 0.0, True
+        self._state.record(EventType.QUESTION_REQUESTED, self._open)
+        self._await_answer(self._open, why, policy.reject_s if policy.action == "reject" else math.inf)
+
+    def _await_answer(self, asked: QuestionData, why: str, left_s: float) -> None:
+        """Stop the turn if nobody answers in time, or no client is there that could show the question."""
+        if self._open is not asked:
+            return
+        is_seen = self._deps.listened(self._directory, self._state.id)
+        self._alone_s = 0.0 if is_seen or left_s < math.inf else self._alone_s + LOOK_S
+        if left_s <= 0 or self._alone_s > NOBODY_S:
+            self._resolve("rejected")
+            self._stop(f"{why} Nobody has said that it may go on.")
+            return
+        step = min(LOOK_S, left_s)
+        self._deps.call_later(step, lambda: self._await_answer(asked, why, left_s - step))
+
+    def reply(self, reply: QuestionReply) -> bool:
+        """Handle a client's answer. False if the question is not open here. A dismissal stops."""
+        if self._open is None or self._open.question_id != reply.question_id:
+            return False
+        goes_on = [label for answer in reply.answers or [] for label in answer] == [GO_ON.label]
+        if goes_on:
+            self._agreed |= {name: used for name, used, _ in self._due()}
+        self._resolve("answered" if reply.answers is not None else "rejected", GO_ON.label if goes_on else STOP.label)
+        if goes_on:
+            self._session.requests.resume()
+        else:
+            self._session.abort()
+        return True
+
+    def _resolve(self, status: str, label: str = "") -> None:
+        asked = self._open
+        self._close()
+        if asked is not None and asked.question_id in self._state.session.questions:
+            outcome = {"status": status, **({"answers": ((label,),), "response": label} if status == "answered" else {})}
+            self._state.record(EventType.QUESTION_RESOLVED, asked.model_copy(update=outcome))
+
+    def _close(self) -> None:
+        self._open, self._session.requests.is_held = None, False
+        over, self._is_over = self._is_over, None
+        if over is not None and not over.done():
+            over.set_result(None)
+
+    def _stop(self, why: str) -> None:
+        """End the turn, with the reason as its error."""
+        self._state.record(EventType.ERROR, ErrorData(message=f"Stopped: {why}", code="cap", details={"is_retryable": False}))
+        self._session.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptGate:
+    """What a prompt passes before its agent gets it: the question of trust in the project (None: it is trusted), and the caps."""
+
+    trust: TrustGate | None
+    cap: Cap
+
+    def reply(self, reply: QuestionReply) -> bool:
+        """Handle a client's answer. False if it is about none of these questions."""
+        return (self.trust is not None and self.trust.reply(reply)) or self.cap.reply(reply)
+
+    def end_turn(self) -> None:
+        if self.trust is not None:
+            self.trust.cancel()
+        self.cap.end_turn()

@@ -43,7 +43,7 @@ Release: TypeAlias = tuple[Registry, str, str]
 PLATFORM: Mapping[str, str] = {
     "opencode": f"opencode-{SYSTEM}-{ARCH}",
     "claude": f"@anthropic-ai/claude-code-{SYSTEM}-{ARCH}",
-    "kilo": f"@kilocode/cli-{SYSTEM}-{ARCH}",
+    **dict.fromkeys(("kilo", "kilo-serve"), f"@kilocode/cli-{SYSTEM}-{ARCH}"),
 }
 """Agent -> the package of its program for this machine. Codex publishes its programs as versions of the same package."""
 CLIENTS = ("opencode-ai", "@opencode-ai/sdk", "@opencode-ai/cli-linux-x64", "@sandbox-agent/cli")

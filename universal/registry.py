@@ -8,7 +8,7 @@ from universal.agents.amp.spec import AMP
 from universal.agents.claude.spec import CLAUDE
 from universal.agents.codex.spec import CODEX
 from universal.agents.mock.spec import MOCK
-from universal.agents.opencode.spec import OPENCODE
+from universal.agents.opencode.spec import KILO_SERVE, OPENCODE
 from universal.agents.opencode2.spec import OPENCODE2
 from universal.agents.pi.spec import PI
 
@@ -19,4 +19,4 @@ def agents() -> dict[str, AgentSpec]:
     OpenCode stands behind the others: everyone who uses its clients has it installed, so that says nothing about preference. So
     does OpenCode 2.
     """
-    return {spec.name: spec for spec in (CLAUDE, CODEX, PI, AMP, *ACP_AGENTS, OPENCODE, OPENCODE2, MOCK)}
+    return {spec.name: spec for spec in (CLAUDE, CODEX, PI, AMP, *ACP_AGENTS, OPENCODE, OPENCODE2, KILO_SERVE, MOCK)}

@@ -46,8 +46,11 @@ LAST_EVENTS_S = 1.0
 REQUESTS = 256
 """Maximum number of requests that wait or run."""
 USER = "opencode"
-PASSWORDS = ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD")
-"""Variables of the password. OpenCode 2 may prefer the second, which the person may have set for a server of their own."""
+PASSWORDS = ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "KILO_SERVER_PASSWORD")
+"""Variables of the password. OpenCode 2 may prefer the second, which the person may have set for a server of their own.
+
+The third is that of Kilo, a fork.
+"""
 KEEPER = 'exec 3<&0; "$@" </dev/null 3<&- & child=$!; exec >/dev/null 2>&1; trap "" TERM; cat <&3; kill -TERM 0; wait "$child"'
 """`sh -c KEEPER sh ARGV...` runs ARGV until stdin closes, then ends its group.
 

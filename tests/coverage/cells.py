@@ -91,6 +91,11 @@ SHOWN: Mapping[str, Callable[[str], Mapping[str, Cell]]] = {
     },
 }
 """Agents with a card that have a column of their own, and the cells in which they differ, by the folder of their recordings."""
+_KILO_SERVE = (
+    *("text", "deltas", "reasoning", "tool_calls", "tool_results", "commands", "stderr", "file_changes", "permissions", "todos"),
+    *("images", "lifecycle", "errors", "interrupt", "queue", "resume", "model_switch", "variants", "usage"),
+)
+"""Features whose scenes of Kilo as OpenCode were recorded. The others need a quieter machine."""
 _COLUMNS: Mapping[str, Column] = {
     "claude": Column("Claude Code", (newest("claude/"),)),
     "codex": Column("Codex", (newest("codex/"),)),
@@ -110,6 +115,14 @@ _COLUMNS: Mapping[str, Column] = {
         for name, differs in SHOWN.items()
         if agents()[name].program.tested and (folder := newest(f"acp/{name}-"))
     },
+    "kilo-serve": Column(
+        "Kilo (as OpenCode)",
+        (),
+        {
+            feature: Cell((f"kilo-serve/7.7.9/{scene or FEATURES[feature].scene}",))
+            for feature, scene in {**dict.fromkeys(_KILO_SERVE, ""), "subagents": "checked"}.items()
+        },
+    ),
     "kilo": Column(
         "Kilo",
         (),

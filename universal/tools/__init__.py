@@ -98,6 +98,7 @@ AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {
     "codex": CODEX,
     "opencode": OPENCODE,
     "opencode2": OPENCODE2,
+    "kilo-serve": OPENCODE,
     "pi": PI,
     "amp": AMP,
     "mock": mock.TOOLS,

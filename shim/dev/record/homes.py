@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -280,6 +280,7 @@ TARGETS: Mapping[str, Target] = {
         lacks=agents()["opencode-acp"].abilities.lacks,
     ),
     "pi-acp": _target("pi-acp", _pi, "acp/pi-acp-"),
+    "kilo-serve": replace(_by_card("kilo"), folder="", lacks=agents()["kilo-serve"].abilities.lacks),
     **{name: _by_card(name) for name, card in CARDS.items() if RECORD in card},
 }
 """Name in the registry -> the agent's target."""

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shim.dev.record.homes import (
@@ -123,6 +123,7 @@ AGENTS: Mapping[str, AgentSetup] = {
     "codex-acp": AgentSetup("codex-acp", None, _codex, "read-only"),
     "pi-acp": AgentSetup("pi-acp", None, _pi),
     **{name: _card_setup(name) for name, card in CARDS.items() if RECORD in card},
+    "kilo-serve": replace(_card_setup("kilo"), provider="kilo-serve"),
 }
 """By the name that tests give to `bench`. Those without a program are run only where `make adopt` brings it.
 

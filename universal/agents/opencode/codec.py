@@ -9,8 +9,8 @@ Source: recordings of 1.18.33 (`compat_fixtures/agents/opencode`), docs/wire.md,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ from universal.agents import kit
 from universal.agents.kit.opencode import Origin, ServerAsks, ServerCodec, ServerSession, Step, question_of
 from universal.agents.opencode import wire
 from universal.agents.opencode.speech import Context, Thread
-from universal.agents.opencode.wire import NAME, Msg
+from universal.agents.opencode.wire import KILO, NAME, Msg
 from universal.codec import IdFactory, Output, Prompt, Signal, WriteLine
 from universal.items import Json
 from universal.launch import LaunchOptions, LaunchSpec
@@ -26,6 +26,7 @@ from universal.lib.jsonvalue import arr, obj, text, whole
 from universal.opencode import ABORTED, message_id, refusal
 from universal.opencode_metadata import strings
 from universal.permissions import Access, Rule
+from universal.setup import McpServer
 from universal.turn import Input
 
 # --- the end of an answer ---------------------------------------------------------------------------------------
@@ -79,8 +80,8 @@ def after(messages: Json, anchor: str) -> list[str] | None:
 
 # --- the codec --------------------------------------------------------------------------------------------------
 
-CONFIG_CONTENT = "OPENCODE_CONFIG_CONTENT"
-"""The variable in which OpenCode reads configuration as JSON."""
+_CONFIG_CONTENT = "CONFIG_CONTENT"
+"""The variable, behind the program's prefix, in which it reads configuration as JSON."""
 _TITLE_CHARS = 80
 UNDO_FAILED: Mapping[str, Json] = {"message": "OpenCode could not take back what was undone.", "code": "session_not_found"}
 """The server then begins a new conversation, and tells it what stays."""
@@ -93,14 +94,14 @@ It lists the names in the directory. Most other requests, also those of `/api`, 
 """
 
 
-def _with_more(options: LaunchOptions) -> dict[str, str | None]:
-    """The variable of the person's configuration with this server's own MCP server, and with the file of instructions
-    that is left out with the project's settings.
+def _with_more(options: LaunchOptions, variable: str, servers: Iterable[McpServer]) -> dict[str, str | None]:
+    """The variable of the person's configuration with these MCP servers, and with the file of instructions that is left out
+    with the project's settings.
 
     It may hold the person's rules. So a value that cannot be parsed stays as it is, without more.
     """
     try:
-        config: object = json.loads(options.environment.get(CONFIG_CONTENT) or "{}")
+        config: object = json.loads(options.environment.get(variable) or "{}")
     except ValueError:
         return {}
     if not isinstance(config, dict):
@@ -110,10 +111,17 @@ def _with_more(options: LaunchOptions) -> dict[str, str | None]:
     instructions = settings.get("instructions", [])
     if not options.project_settings and isinstance(instructions, list):
         more["instructions"] = [*cast("list[Any]", instructions), f"{options.directory}/AGENTS.md"]
-    if (own := options.setup.shim_server) is not None:
-        row = {"type": "remote", "url": own.url, "headers": dict(own.headers), "enabled": True, "timeout": own.timeout_ms}
-        more["mcp"] = {**obj(settings.get("mcp")), own.name: row}
-    return {CONFIG_CONTENT: json.dumps({**settings, **more})} if more else {}
+    if rows := {server.name: _mcp_row(server) for server in servers}:
+        more["mcp"] = {**obj(settings.get("mcp")), **rows}
+    return {variable: json.dumps({**settings, **more})} if more else {}
+
+
+def _mcp_row(server: McpServer) -> Msg:
+    if server.url:
+        row = {"type": "remote", "url": server.url, "headers": dict(server.headers)}
+    else:
+        row = {"type": "local", "command": list(server.argv), "environment": dict(server.environment)}
+    return {**row, "enabled": True, "timeout": server.timeout_ms}
 
 
 _Session = ServerSession[Thread, Course]
@@ -124,12 +132,14 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
 
     name = NAME
     TITLE = "OpenCode"
+    PREFIX: ClassVar[str] = "OPENCODE"
+    """Of the program's variables."""
     STATUS_PATH = "/session/status"
     SESSIONS_PATH = "/session"
     AGENT_KEY = "subagent_type"
 
     def __init__(self, ids: IdFactory) -> None:
-        super().__init__(Context(NAME, ids))
+        super().__init__(Context(self.name, ids))
         self._asks = ServerAsks(self._ctx, self._reply)
         self._makes_title = False
         """Whether OpenCode makes the title of this conversation, and has not made it yet."""
@@ -152,15 +162,23 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
         self._resume(options)
         # It offers its question tool to known clients, or with this variable.
         env: dict[str, str | None] = {
-            "OPENCODE_DISABLE_AUTOUPDATE": "1",
-            "OPENCODE_ENABLE_QUESTION_TOOL": "1",
-            "OPENCODE_CLIENT": None,
+            f"{self.PREFIX}_DISABLE_AUTOUPDATE": "1",
+            f"{self.PREFIX}_ENABLE_QUESTION_TOOL": "1",
+            f"{self.PREFIX}_CLIENT": None,
         }
         if not options.project_settings:
             # Tried with 1.18.33: MCP servers, tools and permissions of the project are left out, its plugins are not.
-            env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
-        env |= _with_more(options)
+            env[f"{self.PREFIX}_DISABLE_PROJECT_CONFIG"] = "1"
+        env |= _with_more(options, f"{self.PREFIX}_{_CONFIG_CONTENT}", self._servers(options))
         return LaunchSpec((options.binary, "serve", "--hostname", "127.0.0.1"), options.directory, env)
+
+    def _servers(self, options: LaunchOptions) -> tuple[McpServer, ...]:
+        """The MCP servers that are given to it. It reads those of the person itself."""
+        return () if (own := options.setup.shim_server) is None else (own,)
+
+    def _rules_of(self, prompt: Prompt) -> tuple[Rule, ...]:
+        """The rules that it is given. It reads those of the configuration itself."""
+        return prompt.session_rules
 
     def adopt(self, options: LaunchOptions) -> bool:
         """Begin a session in a process that waits. OpenCode's session, with its rules, begins with the first prompt."""
@@ -194,7 +212,7 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
             return
         if self.native_session_id is None:
             first = prompt.text.strip().partition("\n")[0][:_TITLE_CHARS]
-            self._rules = _rules_for_engine(prompt.session_rules)
+            self._rules = _rules_for_engine(self._rules_of(prompt))
             self._makes_title = prompt.names
             body: Msg = {"title": first} if first and not prompt.names else {}  # without our title it asks a model for one
             if self._rules:
@@ -206,7 +224,7 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
 
     def _on_ready(self, prompt: Prompt) -> Iterator[Output]:
         """Send OpenCode the session's rules, if they have changed, and then the prompt."""
-        wanted = _rules_for_engine(prompt.session_rules)
+        wanted = _rules_for_engine(self._rules_of(prompt))
         if wanted == self._rules:
             yield self._send_prompt(prompt)
             return
@@ -426,6 +444,9 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
 
     def _on_part(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         part = obj(p.get("part"))
+        if obj(part.get("metadata")).get("kilocode.lifecycle") == "transient":  # a spinner, which Kilo removes again
+            self._ctx.ignore("transient part")
+            return
         yield from session.thread.part(part, event)
         child_id = text(obj(obj(part.get("state")).get("metadata")).get("sessionId"))
         if part.get("type") == "tool" and part.get("tool") == "task" and child_id and child_id not in self._children:
@@ -467,6 +488,32 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
         "question.rejected": lambda codec, session, p, event: codec._asks.on_reply_event(p, event),
     }
     """Type of event -> its handler."""
+
+
+class KiloCodec(OpenCodeCodec):
+    """The codec of `kilo serve`, a fork of OpenCode. It has another configuration, and variables of its own."""
+
+    name = KILO
+    TITLE = "Kilo"
+    PREFIX = "KILO"
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """`kilo serve`, with the name of a user that the runtime tells it."""
+        spec = super().launch(options)
+        return replace(spec, env={**spec.env, "KILO_SERVER_USERNAME": "opencode"})
+
+    def _servers(self, options: LaunchOptions) -> tuple[McpServer, ...]:
+        return options.setup.servers
+
+    def _rules_of(self, prompt: Prompt) -> tuple[Rule, ...]:
+        return prompt.rules
+
+    def _answer(self, purpose: str, answer: Msg) -> Iterator[Output]:
+        """Call its agent `code` by OpenCode's name `build`, which it takes too."""
+        if purpose == "offer:/agent":
+            rows = [obj(row) for row in arr(answer.get("body"))]
+            answer = {**answer, "body": [{**row, "name": "build"} if row.get("name") == "code" else row for row in rows]}
+        return super()._answer(purpose, answer)
 
 
 _HELD_IN_SUBAGENTS = frozenset({"external_directory", "task"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from universal.agent_spec import (
     EVERYTHING,
     AgentAbilities,
@@ -12,10 +14,11 @@ from universal.agent_spec import (
     ProjectSettingsUse,
     SpareUse,
 )
-from universal.agents.opencode.wire import NAME
+from universal.agents.opencode.wire import KILO, NAME
 from universal.codec import Codec, IdFactory
 from universal.opencode import DEFAULT_CATALOGUE, MODES, SANDBOX, SKILLS
 from universal.permissions import Enforcement
+from universal.sandbox import SandboxUse
 from universal.setup import SetupUse
 
 
@@ -23,6 +26,12 @@ def _make(ids: IdFactory) -> Codec:
     from universal.agents.opencode.codec import OpenCodeCodec  # imported late: a server without OpenCode never loads it
 
     return OpenCodeCodec(ids)
+
+
+def _make_kilo(ids: IdFactory) -> Codec:
+    from universal.agents.opencode.codec import KiloCodec  # as above
+
+    return KiloCodec(ids)
 
 
 _OWN_FILES = (
@@ -82,3 +91,40 @@ OPENCODE = AgentSpec(
     ),
     is_fallback=True,
 )
+
+KILO_SERVE = AgentSpec(
+    name=KILO,
+    title="Kilo (as OpenCode)",
+    make=_make_kilo,
+    program=AgentProgram(
+        binaries=(KILO,),
+        version_args=("--version",),
+        env_override="SHIM_KILO_SERVE_BIN",
+        tested=("7.7.9",),
+        transport="http",
+        install_hint="Set SHIM_KILO_SERVE_BIN to your `kilo`.",
+        login="models",
+        login_hint="Run `kilo auth login` in a terminal.",
+    ),
+    abilities=replace(OPENCODE.abilities, setup=SetupUse(frozenset({"mcp"})), rewinds=False),
+    rules=AgentRules(
+        enforcement=Enforcement(
+            "Kilo's own engine, which is given all written rules",
+            {"*": "Nobody has seen yet that Kilo holds them: its calls were not played against them."},
+        ),
+        project_settings=ProjectSettingsUse(
+            ("opencode",),
+            leaves_out=True,
+            always=("plugin",),
+            rule_files=("kilo.json", ".kilo/kilo.json", ".config/kilo/kilo.json"),
+        ),
+        sandbox=SandboxUse(
+            folders=("~/.config/kilo", "~/.local/share/kilo", "~/.local/state/kilo", "~/.cache/kilo"),
+            settings=("~/.config/kilo/kilo.json",),
+            hosts=("api.kilo.ai",),
+            own_server=True,
+        ),
+    ),
+    is_fallback=True,
+)
+"""`kilo serve`, a fork of OpenCode. It is found when SHIM_KILO_SERVE_BIN names a `kilo`. `kilo` is the agent that speaks ACP."""

@@ -20,7 +20,8 @@ from universal.opencode import DEFAULT_MODEL, MODES, limit_of
 from universal.opencode_metadata import error_details
 from universal.slash_commands import SlashCommand
 
-NAME = "opencode"
+NAME, KILO = "opencode", "kilo-serve"
+"""OpenCode, and Kilo, a fork of it (recordings of 7.7.9)."""
 
 Msg: TypeAlias = dict[str, Any]
 
@@ -46,6 +47,7 @@ IGNORED: Mapping[str, str] = {
     "command.executed": "told by the server, which knows the command",
     "message.removed": "only after a revert, which the server does itself",
     "message.part.removed": "the same",
+    "sync": "Kilo tells each event once more in another form",
 }
 """Types of events that are known and not used -> why."""
 
@@ -67,6 +69,10 @@ IGNORED_FAMILIES: Mapping[str, str] = {
     "pty.": "terminals are the server's",
     "session.next.": "another API of the same server",
     "global.": "of the whole server, not of a session",
+    "sandbox.": "of Kilo's own sandbox",
+    "session.queue.": "Kilo's own queue: it gets one prompt at a time",
+    "session.turn.": "Kilo's word for busy and idle, which it tells too",
+    "session.drain.": "the same",
 }
 """Prefixes of types of events that are known and not used -> why."""
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.dev.record.driver import counting_ids
-from universal.agents.opencode.codec import CONFIG_CONTENT, OpenCodeCodec
+from universal.agents.opencode.codec import KiloCodec, OpenCodeCodec
 from universal.agents.opencode.spec import OPENCODE
 from universal.agents.opencode.wire import delay_ms, model_ref, read_catalogue
 from universal.codec import Attachment, Fact, Interrupt, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
@@ -21,6 +21,7 @@ from universal.permissions import Action, Rule
 from universal.setup import DirectorySetup, McpServer
 from universal.turn import Input
 
+CONFIG_CONTENT = "OPENCODE_CONFIG_CONTENT"
 SESSION = "ses_dfff96fbbffeecWh3aiTCkjkr5"
 EVENT = "evt_200068f2e001Lirsq1vNpcveCn"
 
@@ -93,6 +94,42 @@ def test_our_tools_stand_in_the_configuration_of_a_process(content: str, trusted
     options = LaunchOptions("/bin/opencode", "/p", setup=setup, project_settings=trusted, environment={CONFIG_CONTENT: content})
     value = OpenCodeCodec(counting_ids()).launch(options).env.get(CONFIG_CONTENT)
     assert (None if value is None else json.loads(value)) == then
+
+
+def test_kilo_has_its_own_variables_all_servers_and_all_rules() -> None:
+    """It does not read OpenCode's configuration."""
+    near = McpServer("near", ("serve-near", "-v"), environment={"KEY": "k"}, timeout_ms=5)
+    setup = DirectorySetup((near, OWN), has_shim=True)
+    codec = KiloCodec(counting_ids())
+    launch = codec.launch(LaunchOptions("/bin/kilo", "/p", setup=setup, project_settings=False))
+    assert not [name for name in launch.env if name.startswith("OPENCODE_")]
+    assert (launch.env["KILO_DISABLE_PROJECT_CONFIG"], launch.env["KILO_SERVER_USERNAME"]) == ("1", "opencode")
+    servers = json.loads(launch.env["KILO_CONFIG_CONTENT"] or "")["mcp"]
+    row = {"type": "local", "command": ["serve-near", "-v"], "environment": {"KEY": "k"}, "enabled": True, "timeout": 5}
+    assert (servers["near"], servers[OWN.name]["type"]) == (row, "remote")
+    asked = Rule("edit", "*", "deny")
+    [*_, create] = requests(codec.send(Prompt("p1", "hi", rules=(asked,), session_rules=())))
+    assert create["body"]["permission"] == [asked.to_json()]
+
+
+def test_a_spinner_of_kilo_is_no_text() -> None:
+    server = Server()
+    server.start_prompt()
+    server.assistant()
+    part = {"id": "prt_1", "messageID": "msg_2", "type": "text", "text": "Initializing", "synthetic": True}
+    assert server.event("message.part.updated", part={**part, "metadata": {"kilocode.lifecycle": "transient"}}) == []
+    assert server.event("message.part.updated", part=part) != []
+
+
+def test_kilos_agent_code_is_build() -> None:
+    codec = KiloCodec(counting_ids())
+    agents = [{"name": "ask", "mode": "primary"}, {"name": "code", "mode": "primary"}]
+    bodies = {"/config/providers": {"providers": []}, "/agent": agents}
+    for asked in requests(codec.start()):
+        answer = {"id": asked["id"], "status": 200, "body": bodies.get(asked["path"], {})}
+        codec.receive(json.dumps(answer).encode())
+    assert codec.catalogue is not None
+    assert [mode.id for mode in codec.catalogue.modes] == ["build", "ask"]
 
 
 def test_the_catalogue_has_all_models_of_all_providers() -> None:

@@ -169,6 +169,14 @@ class ConversationStore(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class LoginRun:
+    """The arguments with which a program logs in and shows a link. `takes_code`: it waits for a code that the page shows."""
+
+    args: tuple[str, ...]
+    takes_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AgentProgram:
     """How an agent's program is found, installed, logged in and started."""
 
@@ -196,6 +204,8 @@ class AgentProgram:
     """How to find out whether it is logged in: a `LoginCheck`, a new session, or own models. None: only a prompt can tell."""
     login_hint: str = ""
     """One sentence that says how to log in."""
+    login_run: LoginRun | None = None
+    """The login that a client can begin. None: only its own program or a key."""
     login_signs: LoginSigns | None = None
     """How a login can be seen without starting it; None: an agent that tells its models counts as logged in."""
     key_variables: tuple[str, ...] = ()

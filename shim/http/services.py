@@ -14,6 +14,7 @@ from shim.http.unserved_requests import UnservedRequests
 if TYPE_CHECKING:
     from shim.agents.directory import Agent, AgentDirectory
     from shim.agents.install import Installer
+    from shim.agents.logins import Logins
     from shim.faces.opencode2.services import FaceServices
     from shim.faces.v1.nodes import Nodes
     from shim.host.changes import HostFeed
@@ -80,6 +81,7 @@ class Services:
     """Where this server listens; "" before it does."""
 
     reply_links: ReplyLinks = field(init=False)
+    logins: Logins = field(init=False)
     agents: AgentDirectory = field(init=False)
     relay: Relay = field(init=False)
     hub: Hub = field(init=False)

@@ -20,6 +20,7 @@ from aiohttp import BasicAuth, web
 from shim.agents.command_files import CommandFiles
 from shim.agents.directory_offers import DirectoryOffers
 from shim.agents.install import Installer
+from shim.agents.logins import Logins
 from shim.agents.sandboxes import shell_sandbox
 from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
@@ -28,7 +29,16 @@ from shim.faces.opencode1.routes.event import OPENCODE1
 from shim.faces.opencode2.services import FaceServices
 from shim.faces.opencode2.wire_event import FACE as OPENCODE2
 from shim.faces.v1.nodes import Nodes
-from shim.host.changes import RULES_TITLE, DirectoryDisposed, HostChanged, HostFeed, ToastVariant, TuiToast
+from shim.host.changes import (
+    EVERYWHERE,
+    RULES_TITLE,
+    AllDisposed,
+    DirectoryDisposed,
+    HostChanged,
+    HostFeed,
+    ToastVariant,
+    TuiToast,
+)
 from shim.host.config.instruction_files import InstructionFiles
 from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, unread_rules_notice
 from shim.host.config.setups import Setups
@@ -97,6 +107,7 @@ class Backend:
         """End the streams, terminals and shell commands: the first step of a stop."""
         self.end_streams()
         await self.services.terminals.close()
+        await self.services.logins.close()
         await self.services.shells.close()
         await self.services.worktrees.close()
         await self.services.watchers.close()
@@ -364,6 +375,7 @@ async def start(
     services.projects, services.config, services.worktrees = projects, config, worktrees
     services.universal = Universal(names, installs, Traces(store), member.nodes(services), plans)
     services.opencode2 = opencode2
+    services.logins = Logins(clock, agents.environment, lambda: host.publish(AllDisposed(), EVERYWHERE))
     services.terminals = Terminals(
         clock=clock, ids=ids, environ=environ, owner=owner, changes=host, enclose=enclose_shell("auto")
     )

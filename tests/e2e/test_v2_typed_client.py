@@ -234,11 +234,10 @@ def test_integrations_and_credentials(typed_client: TypedClient) -> None:
     typed_client.unsupported_reason(lambda: client.credential.update(names[0], label="x"))
     typed_client.unsupported_reason(lambda: client.integration.wellknown.add(url="https://example.org"))
     typed_client.unsupported_reason(lambda: client.integration.connect.external(names[0], method_id="x"))
-    for group in (client.integration.oauth, client.integration.command):
-        typed_client.unsupported_reason(lambda group=group: group.connect(names[0], method_id="x"))
-        typed_client.unsupported_reason(lambda group=group: group.status(names[0], "x"))
-        typed_client.unsupported_reason(lambda group=group: group.cancel(names[0], "x"))
-    typed_client.unsupported_reason(lambda: client.integration.oauth.complete(names[0], "x", code="x"))
+    group = client.integration.command
+    typed_client.unsupported_reason(lambda: group.connect(names[0], method_id="x"))
+    typed_client.unsupported_reason(lambda: group.status(names[0], "x"))
+    typed_client.unsupported_reason(lambda: group.cancel(names[0], "x"))
 
 
 def test_voice_and_rpc_say_what_is_missing(typed_client: TypedClient) -> None:

@@ -58,9 +58,9 @@ async def test_a_key_that_cannot_be_stored_says_what_to_do(
     assert not (tmp_path / "data" / "auth.json").exists()
 
 
-async def test_logins_are_refused_with_what_to_do(server: Live) -> None:
-    answer = await server.api.post("/provider/claude/oauth/authorize", {"method": 0}, status=501)
-    assert "claude auth login" in answer.body["data"]["message"]
+async def test_a_login_without_the_program_says_what_to_do(server: Live) -> None:
+    answer = await server.api.post("/provider/claude/oauth/authorize", {"method": 0}, status=400)
+    assert "Run `claude` in a terminal" in str(answer.body)
 
 
 def test_keys_for_all_and_for_one(tmp_path: Path) -> None:

@@ -14,9 +14,6 @@ from shim.faces.opencode1._generated.operations import OPENCODE_VERSION, OPERATI
 from shim.http.operations import OperationTable, Row
 
 V2_REASON = "it was in OpenCode 2's preview and is not in OpenCode 2; use its own routes (docs/operations2.md), or those of 1.x"
-CREDENTIALS = (
-    "agents log in by their own programs, on the machine of this server (`claude auth login`, `codex login`); or give an API key"
-)
 MCP = "agents connect MCP servers, and log in to them by their own programs (`claude`, then /mcp; `codex mcp login NAME`)"
 SYNC = "no server of OpenCode follows this one; `opencode export` and `opencode import` carry a session to another server"
 WORKSPACES = "there is no control plane here; a worktree (POST /experimental/worktree) is a folder of its own for sessions"
@@ -38,8 +35,6 @@ SHARED = frozenset(n for n, row in OPERATIONS.items() if row.path.startswith("/a
 """Operations of the preview that OpenCode 2 has too, some at another path (`dialects.preview`). OpenCode 2's tables list them."""
 
 _OWN: dict[str, str] = {
-    "provider.oauth.authorize": CREDENTIALS,
-    "provider.oauth.callback": CREDENTIALS,
     "global.upgrade": "this server is not OpenCode's binary; upgrade the Python package",
     "mcp.auth.start": MCP,
     "mcp.auth.remove": MCP,

@@ -70,6 +70,15 @@ class IntegrationNotFound(NotFound):
         self.integration_id = integration_id
 
 
+class LoginNotFound(NotFound):
+    """No login of an integration has this id, or a later one has taken its place."""
+
+    def __init__(self, integration_id: str, attempt_id: str) -> None:
+        super().__init__(f"Login not found: {attempt_id}. It was cancelled, or a later one has taken its place.")
+        self.integration_id = integration_id
+        self.attempt_id = attempt_id
+
+
 class CredentialNotFound(NotFound):
     """No credential has this id."""
 
@@ -214,6 +223,7 @@ ERRORS: Mapping[type[RequestError], Row] = {
     AgentModeNotFound: Row(404, "AgentNotFoundError", {"agentID": "agent_id"}),
     ProviderNotFound: Row(404, "ProviderNotFoundError", {"providerID": "provider_id"}),
     IntegrationNotFound: Row(404, "IntegrationNotFoundError", {"integrationID": "integration_id"}),
+    LoginNotFound: Row(404, "IntegrationAttemptNotFoundError", {"integrationID": "integration_id", "attemptID": "attempt_id"}),
     GrantNotFound: Row(404, "PermissionSavedNotFoundError", {"id": "id"}),
     SkillNotFound: Row(404, "SkillNotFoundError", {"skill": "skill"}),
     CommandNotFound: Row(404, "CommandNotFoundError", {"command": "command"}),

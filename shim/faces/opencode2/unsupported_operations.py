@@ -33,10 +33,6 @@ _OWN: dict[str, str] = {
     **dict.fromkeys(
         (
             "integration.connect.external",
-            "integration.oauth.connect",
-            "integration.oauth.status",
-            "integration.oauth.cancel",
-            "integration.oauth.complete",
             "integration.command.connect",
             "integration.command.status",
             "integration.command.cancel",

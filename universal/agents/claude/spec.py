@@ -11,6 +11,7 @@ from universal.agent_spec import (
     ConversationReader,
     ConversationStore,
     LoginCheck,
+    LoginRun,
     LoginSigns,
     ProjectSettingsUse,
 )
@@ -55,6 +56,7 @@ CLAUDE = AgentSpec(
         npm=("@anthropic-ai/claude-code",),
         install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
         login=LoginCheck(("auth", "status"), r'"loggedIn":\s*true', r'"loggedIn":\s*false'),
+        login_run=LoginRun(("auth", "login"), takes_code=True),
         login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
         # On macOS, Claude Code keeps its login in the keychain, which the server does not read.
         login_signs=LoginSigns(

@@ -19,6 +19,7 @@ from shim.http.services import list_offers
 from shim.lib.errors import InvalidRequest
 from shim.sessions.prompts.agent_commands import with_commands
 from shim.sessions.prompts.server_commands import templates
+from universal.agent_spec import AgentSpec
 from universal.tools import tools_of
 
 if TYPE_CHECKING:
@@ -188,10 +189,41 @@ async def remove_key(ctx: Ctx, path: requests.ProviderPath) -> object:
 
 @operation("provider.auth")
 async def methods(ctx: Ctx) -> object:
-    """List the agents that accept a key, and the environment variable for it."""
+    """List the agents that accept a key, and the environment variable for it, and those whose own login can be begun."""
     specs = [agent.spec for agent in await ctx.services.agents.available()]
-    return {
-        spec.name: [{"type": "api", "label": f"API key ({spec.program.key_variables[0]})"}]
-        for spec in specs
-        if spec.program.key_variables
-    }
+    ways = {spec.name: _ways(spec) for spec in specs}
+    return {name: list(rows) for name, rows in ways.items() if rows}
+
+
+def _ways(spec: AgentSpec) -> tuple[dict[str, str], ...]:
+    """The ways to log in. A client names one by its place."""
+    variables = spec.program.key_variables
+    keys = ({"type": "api", "label": f"API key ({variables[0]})"},) if variables else ()
+    return keys if spec.program.login_run is None else ({"type": "oauth", "label": f"Log in with {spec.title}"}, *keys)
+
+
+class OauthBody(BaseModel):
+    """`method`: the place of the way to log in. `code`: what the page of the login shows."""
+
+    method: float
+    code: str | None = None
+
+
+@operation("provider.oauth.authorize")
+async def authorize(ctx: Ctx, path: requests.ProviderPath, body: OauthBody) -> object:
+    """Begin the agent's own login on this machine, and return its link."""
+    agent = ctx.services.agents.get(path.providerID)
+    if agent is None or body.method != 0:
+        raise InvalidRequest(f'"{path.providerID}" has no login with this number. GET /provider/auth lists those that there are.')
+    login = await ctx.services.logins.begin(agent)
+    return {"url": login.url, "method": "code" if login.takes_code else "auto", "instructions": login.instructions}
+
+
+@operation("provider.oauth.callback")
+async def callback(ctx: Ctx, path: requests.ProviderPath, body: OauthBody) -> object:
+    """Wait until the person has logged in. A client that goes away cancels nothing: another begin does, or the login's time."""
+    login = ctx.services.logins.find(path.providerID)
+    if login is None:
+        raise InvalidRequest(f'No login of "{path.providerID}" was begun.')
+    await ctx.services.logins.finish(login, body.code)
+    return True

@@ -11,10 +11,17 @@ from pydantic import BaseModel
 from shim.agents import catalog, offered_commands
 from shim.agents.catalog import with_models
 from shim.agents.keys import MODEL_PROVIDERS
+from shim.agents.logins import Login
 from shim.faces.opencode2 import host, offers
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
-from shim.faces.opencode2.errors import AgentModeNotFound, CredentialNotFound, IntegrationNotFound, ProviderNotFound
+from shim.faces.opencode2.errors import (
+    AgentModeNotFound,
+    CredentialNotFound,
+    IntegrationNotFound,
+    LoginNotFound,
+    ProviderNotFound,
+)
 from shim.faces.opencode2.names import rules
 from shim.faces.opencode2.routes.location_answer import locate_answer, publish_changes
 from shim.host.changes import EVERYWHERE, AllDisposed
@@ -127,9 +134,11 @@ async def references(ctx: Ctx) -> object:
 
 # Routes of integrations and credentials: keys for agents and for model providers (`shim.agents.keys`).
 #
-# A key is never shown again. An agent's login belongs to the agent's program, so there is no OAuth here. A credential has the id
-# of its integration, because each has at most one key.
+# A key is never shown again. A login is the agent's own program in a terminal (`shim.agents.logins`). A credential has the id of
+# its integration, because each has at most one key.
 
+LOGIN = "login"
+"""The id of the way to log in by the agent's own program."""
 TITLES = {
     "anthropic": "Anthropic",
     "openai": "OpenAI",
@@ -186,31 +195,99 @@ async def activate(ctx: Ctx, path: requests.CredentialPath) -> None:
         raise CredentialNotFound(path.credentialID)
 
 
+class OauthBody(BaseModel):
+    """The way to log in. `answer` and `label` are ignored, because it has no options and no name."""
+
+    methodID: str
+
+
+class CompleteBody(BaseModel):
+    """What the page of the login shows."""
+
+    code: str | None = None
+
+
+class AttemptPath(requests.IntegrationPath):
+    """`{integrationID}` and `{attemptID}`."""
+
+    attemptID: str
+
+
+@operation("integration.oauth.connect")
+async def begin_login(ctx: Ctx, path: requests.IntegrationPath, body: OauthBody) -> object:
+    """Begin the agent's own login on this machine, and return its link."""
+    await _need_integration(ctx, path.integrationID)
+    agent = ctx.services.agents.get(path.integrationID)
+    if agent is None or body.methodID != LOGIN:
+        raise InvalidRequest(
+            f"{path.integrationID} has no login {body.methodID!r}. GET /api/integration lists them.", path=("methodID",)
+        )
+    login = await ctx.services.logins.begin(agent)
+    mode = "code" if login.takes_code else "auto"
+    row = {"attemptID": login.id, "url": login.url, "instructions": login.instructions, "mode": mode, "time": _time_of(login)}
+    return await locate_answer(ctx, row)
+
+
+@operation("integration.oauth.status")
+async def login_status(ctx: Ctx, path: AttemptPath) -> object:
+    """How far a login is."""
+    login = _need_login(ctx, path)
+    failure = {"message": login.words or "The program has said nothing."} if login.status == "failed" else {}
+    return await locate_answer(ctx, {"status": login.status, **failure, "time": _time_of(login)})
+
+
+@operation("integration.oauth.cancel")
+async def cancel_login(ctx: Ctx, path: AttemptPath) -> None:
+    """End a login."""
+    await ctx.services.logins.cancel(_need_login(ctx, path).agent)
+
+
+@operation("integration.oauth.complete")
+async def complete_login(ctx: Ctx, path: AttemptPath, body: CompleteBody) -> None:
+    """Type the code that the page shows, and wait for the end of the login."""
+    await ctx.services.logins.finish(_need_login(ctx, path), body.code)
+
+
+def _need_login(ctx: Ctx, path: AttemptPath) -> Login:
+    login = ctx.services.logins.find(path.integrationID, path.attemptID)
+    if login is None:
+        raise LoginNotFound(path.integrationID, path.attemptID)
+    return login
+
+
+def _time_of(login: Login) -> dict[str, int]:
+    return {"created": login.created_ms, "expires": login.expires_ms}
+
+
 async def _integrations(ctx: Ctx) -> list[host_types.IntegrationInfo]:
-    offers = {agent.spec.name: agent.spec.title for agent in await ctx.services.agents.available()}
+    specs = {agent.spec.name: agent.spec for agent in await ctx.services.agents.available()}
     variables = ctx.services.agents.key_variables()
-    titles = {name: title for name, title in offers.items() if name in variables} | {
-        name: TITLES[name] for name in MODEL_PROVIDERS
-    }
+    runs = {name for name, spec in specs.items() if spec.program.login_run is not None}
+    titles = {name: spec.title for name, spec in specs.items() if name in variables or name in runs}
+    titles |= {name: TITLES[name] for name in MODEL_PROVIDERS}
     with_key = await asyncio.to_thread(ctx.services.agents.keys.providers)
     environment = ctx.services.agents.environment()
-    return [_integration(name, title, variables[name], name in with_key, environment) for name, title in titles.items()]
+    return [
+        _integration(name, title, variables.get(name, ()), name in with_key, environment, has_login=name in runs)
+        for name, title in titles.items()
+    ]
 
 
 def _integration(
-    name: str, title: str, variables: Sequence[str], is_kept: bool, environment: Mapping[str, str]
+    name: str, title: str, variables: Sequence[str], is_kept: bool, environment: Mapping[str, str], *, has_login: bool
 ) -> host_types.IntegrationInfo:
     connections: list[host_types.ConnectionInfo] = [
         {"type": "env", "name": variable} for variable in variables if environment.get(variable)
     ]
     if is_kept:
         connections.insert(0, {"type": "credential", "id": name, "label": "API key", "method": "key"})
-    return {
-        "id": name,
-        "name": title,
-        "methods": [{"type": "key", "label": f"API key ({variables[0]})"}, {"type": "env", "names": variables}],
-        "connections": connections,
-    }
+    methods: list[host_types.IntegrationMethod] = []
+    if has_login:
+        methods.append({"type": "oauth", "id": LOGIN, "label": f"Log in with {title}"})
+    if variables:
+        methods.append({"type": "key", "label": f"API key ({variables[0]})"})
+        methods.append({"type": "env", "names": variables})
+    return {"id": name, "name": title, "methods": methods, "connections": connections}
 
 
 async def _need_integration(ctx: Ctx, name: str) -> host_types.IntegrationInfo:

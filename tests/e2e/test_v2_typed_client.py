@@ -234,6 +234,15 @@ def test_integrations_and_credentials(typed_client: TypedClient) -> None:
     typed_client.unsupported_reason(lambda: client.credential.update(names[0], label="x"))
     typed_client.unsupported_reason(lambda: client.integration.wellknown.add(url="https://example.org"))
     typed_client.unsupported_reason(lambda: client.integration.connect.external(names[0], method_id="x"))
+    login = client.integration.oauth
+    with pytest.raises(opencode.InvalidRequestError):
+        login.connect(names[0], method_id="x")
+    with pytest.raises(opencode.IntegrationAttemptNotFoundError):
+        login.status(names[0], "x")
+    with pytest.raises(opencode.IntegrationAttemptNotFoundError):
+        login.cancel(names[0], "x")
+    with pytest.raises(opencode.IntegrationAttemptNotFoundError):
+        login.complete(names[0], "x", code="x")
     group = client.integration.command
     typed_client.unsupported_reason(lambda: group.connect(names[0], method_id="x"))
     typed_client.unsupported_reason(lambda: group.status(names[0], "x"))

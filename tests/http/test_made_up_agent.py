@@ -98,7 +98,7 @@ async def test_a_new_agent_is_listed_and_installed_from_its_spec(api: ApiClient,
     rows = {row.name: row for row in await agents_command.of(api.raw.app)}
     assert rows["macaw"].title == "Macaw"
     assert "npm install -g macaw-cli" in (rows["macaw"].problem or "")
-    assert list(rows)[-2:] == ["opencode2", "mock"]
+    assert list(rows)[-2:] == ["kilo-serve", "mock"]
     installed = await api.raw.post("/v1/agents/macaw/install")
     assert installed.status == 204
     found = api.raw.app[SERVICES].agents.get("macaw")

@@ -85,7 +85,7 @@ def test_tested_versions_are_those_of_the_recordings() -> None:
     """When this fails after a recording of an older or newer version: write it into `tested` of the agent's row."""
     found: dict[str, set[str]] = {}
     names = {"opencode": "opencode-acp", "zed-codex-acp": "codex-acp"}
-    untested = {"cline", "kilo"}  # a person names the command of one, and of the other few scenes could be recorded
+    untested = {"cline"}  # a person names its command
     for folder in FIXTURES.iterdir():
         for inner in folder.iterdir() if folder.name != "mock" else ():
             match = re.fullmatch(r"(?:(.*?)-)?(\d+\.\d+\.\d+)(?:-g[0-9a-f]+)?(?:-again|-powers)?", inner.name)

@@ -18,7 +18,7 @@ from universal.agents import kit
 from universal.agents.kit.opencode import Origin, ServerAsks, ServerCodec, ServerSession, Step, question_of
 from universal.agents.opencode import wire
 from universal.agents.opencode.speech import Context, Thread
-from universal.agents.opencode.wire import KILO, NAME, Msg
+from universal.agents.opencode.wire import NAME, Msg
 from universal.codec import IdFactory, Output, Prompt, Signal, WriteLine
 from universal.items import Json
 from universal.launch import LaunchOptions, LaunchSpec
@@ -493,7 +493,7 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
 class KiloCodec(OpenCodeCodec):
     """The codec of `kilo serve`, a fork of OpenCode. It has another configuration, and variables of its own."""
 
-    name = KILO
+    name = "kilo-serve"
     TITLE = "Kilo"
     PREFIX = "KILO"
 

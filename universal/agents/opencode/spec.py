@@ -14,7 +14,7 @@ from universal.agent_spec import (
     ProjectSettingsUse,
     SpareUse,
 )
-from universal.agents.opencode.wire import KILO, NAME
+from universal.agents.opencode.wire import NAME
 from universal.codec import Codec, IdFactory
 from universal.opencode import DEFAULT_CATALOGUE, MODES, SANDBOX, SKILLS
 from universal.permissions import Enforcement
@@ -93,11 +93,11 @@ OPENCODE = AgentSpec(
 )
 
 KILO_SERVE = AgentSpec(
-    name=KILO,
+    name="kilo-serve",
     title="Kilo (as OpenCode)",
     make=_make_kilo,
     program=AgentProgram(
-        binaries=(KILO,),
+        binaries=("kilo-serve",),
         version_args=("--version",),
         env_override="SHIM_KILO_SERVE_BIN",
         tested=("7.7.9",),

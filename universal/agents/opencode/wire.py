@@ -20,8 +20,7 @@ from universal.opencode import DEFAULT_MODEL, MODES, limit_of
 from universal.opencode_metadata import error_details
 from universal.slash_commands import SlashCommand
 
-NAME, KILO = "opencode", "kilo-serve"
-"""OpenCode, and Kilo, a fork of it (recordings of 7.7.9)."""
+NAME = "opencode"
 
 Msg: TypeAlias = dict[str, Any]
 

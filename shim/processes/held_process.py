@@ -28,8 +28,12 @@ from shim.processes.child_environment import agent_shell, child_environment
 from universal.launch import LaunchSpec
 from universal.lib.framing import FrameError, LineFramer
 
-PROTOCOLS = frozenset({1})
+PROTOCOLS = frozenset({1, 2})
 """Versions of holders that this server understands: those of all releases."""
+NOTES_SINCE = 2
+"""Version of a holder from which on it has notes."""
+NOTES_BYTES = 2**20
+"""Maximum bytes of all notes of a holder, which stand in its memory."""
 ATTACH_S = 5.0
 """Seconds for a holder to answer."""
 LAST_S = 30.0
@@ -92,6 +96,10 @@ class _Link(asyncio.Protocol):
         self._has_ended = False
         self.attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stdout = cast(asyncio.Protocol, self)
+        self.notes: list[bytes] = []
+        self.protocol = 0
+        self._noted = 0
+        """Number of notes that come before the tape."""
         self._heard = bytearray()
         self._code: int | None = None
 
@@ -117,13 +125,20 @@ class _Link(asyncio.Protocol):
                 self._end(int.from_bytes(body, "little", signed=True))
             elif kind == 84 and not self.attached.done():  # T
                 self._greet(body)
+            elif kind == 77:  # M
+                self.notes.append(body)
+                self._greet(b"")
         del heard[:at]
 
     def _greet(self, body: bytes) -> None:
-        if body[0] in PROTOCOLS:
+        """The holder has let this server in, once all its notes have come."""
+        if body:
+            self.protocol, self._noted = body[0], int.from_bytes(body[HEAD + 4 :], "little")
+        if self.protocol not in PROTOCOLS:
+            why = f"It speaks version {self.protocol}, which this server does not know."
+            self.attached.set_exception(ConnectionError(why))
+        elif len(self.notes) == self._noted and not self.attached.done():
             self.attached.set_result(None)
-        else:
-            self.attached.set_exception(ConnectionError(f"It speaks version {body[0]}, which this server does not know."))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.gone.set()
@@ -293,6 +308,19 @@ class HeldProcess(AgentProcess):
         self._stdin_closed = True
         if self._sender is None or self._sender.done():
             self._link.send(b"I")
+
+    @property
+    def notes(self) -> list[bytes]:
+        """What servers have noted for the next one, oldest first."""
+        return self._link.notes
+
+    def note(self, data: bytes) -> bool:
+        """Keep something for the next server in the holder's memory. False if the holder is too old, or has no room."""
+        self.notes.append(data)
+        if self._link.protocol < NOTES_SINCE or sum(map(len, self.notes)) > NOTES_BYTES:
+            return False
+        self._link.send(b"M", data)
+        return True
 
     def lease(self, seconds: int) -> None:
         """Say how long the agent may go on without a server."""

@@ -10,14 +10,17 @@ FOLDER/tape is append-only: all that the agent says. FOLDER/s is a Unix socket f
 records of `u32 length | kind | bytes` (little-endian); numbers are u64:
 
     on the tape, and from it to the server          from the server
-    O  piece of stdout    E  piece of stderr        A  protocol u8 | secret 32 | offset; answered by T: protocol u8 | offset
-    Q  stdout has ended                             W  number | line: given to the agent once, whoever repeats it
-    W  number of a line that the agent gets         I  close stdin after the lines
-    X  i64 status: exit code, or -signal            L  seconds that the agent may go on without a server
+    O  piece of stdout    E  piece of stderr        A  protocol u8 | secret 32 | offset; answered by T: protocol u8 | offset |
+    Q  stdout has ended                                number of notes, and by each note as M
+    W  number of a line that the agent gets         W  number | line: given to the agent once, whoever repeats it
+    X  i64 status: exit code, or -signal            I  close stdin after the lines
+                                                    L  seconds that the agent may go on without a server
+                                                    M  a note for the next server, which stands in this memory alone
                                                     F  forget: remove the folder and end, once the agent has ended
 
-Bounds: while AWAY_BYTES of the tape are unread, or the disk is full, the agent waits as at a full pipe. While PENDING_BYTES
-wait for the agent, the server waits. It imports built-in modules only: what `os` and `signal` import would be half of its memory.
+Version 1 has no notes. Bounds: while AWAY_BYTES of the tape are unread, or the disk is full, the agent waits as at a full pipe.
+While PENDING_BYTES wait for the agent, the server waits. It imports built-in modules only: what `os` and `signal` import would be
+half of its memory.
 """
 
 import _socket
@@ -53,7 +56,7 @@ from posix import (
 )
 from posix import open as open_file
 
-PROTOCOL = 1
+PROTOCOL = 2
 HEAD = 5
 READ_BYTES = 65536
 SEND_BYTES = 262144
@@ -61,6 +64,8 @@ AWAY_BYTES = 256 * 2**20
 PENDING_BYTES = 64 * 2**20
 FIRST_LEASE_S = 10.0
 """Seconds for the starter to attach."""
+GREET_S = 1.0
+"""Seconds for a server to take the notes."""
 STEP_S = 5.0
 """Seconds of each step of an end without a server: stdin closed, SIGTERM, SIGKILL."""
 LOOK_S = 0.1
@@ -92,6 +97,7 @@ class Holder:
         self.poll = select.poll()
         self.listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self.server: _socket.socket | None = None
+        self.notes: list[bytes] = []
         self.is_deaf = False
         """The server takes nothing more."""
         self.guest: _socket.socket | None = None
@@ -104,7 +110,8 @@ class Holder:
         self.wanted: dict[int, int] = {}
         self.stdin = self.stdout = self.stderr = self.pidfd = -1
         self.closes_stdin = False
-        self.exited = False
+        self.pid = 0
+        """The agent's, or 0 once it has exited."""
         self.next_step_at = 0.0
         self.step = 0
 
@@ -218,11 +225,11 @@ class Holder:
         self.watch()
 
     def look(self) -> None:
-        if self.exited:
+        if not self.pid:
             return
         pid, status = waitpid(self.pid, WNOHANG)
         if pid == self.pid:
-            self.exited = True
+            self.pid = 0
             if self.pidfd >= 0:
                 self.close(self.pidfd)
                 self.pidfd = -1
@@ -269,11 +276,19 @@ class Holder:
         if self.server is not None or not is_known:
             self.close(guest.detach())
             return
-        self.sent = min(offset, self.end)
+        offset = min(offset, self.end)
+        greeting = record(b"T", bytes((PROTOCOL,)) + number(offset) + number(len(self.notes)))
+        try:
+            guest.settimeout(GREET_S)
+            guest.sendall(greeting + b"".join(record(b"M", note) for note in self.notes))
+            guest.setblocking(False)
+        except OSError:  # it has gone, or does not read
+            self.close(guest.detach())
+            return
+        self.sent = offset
         self.server = guest
         self.is_deaf = False
         self.step, self.next_step_at = 0, 0.0
-        guest.send(record(b"T", bytes((PROTOCOL,)) + number(self.sent)))
         self.feed()
 
     def leave_server(self) -> None:
@@ -313,7 +328,9 @@ class Holder:
                 self.give()
             elif kind == b"L":
                 self.lease_s = float(value)
-            elif kind == b"F" and self.exited:
+            elif kind == b"M":
+                self.notes.append(data)
+            elif kind == b"F" and not self.pid:
                 self.leave()
         del heard[:at]
 
@@ -333,7 +350,7 @@ class Holder:
     def turn(self) -> None:
         due = self.next_step_at or self.away_since + self.lease_s
         wait_s = 3600.0 if self.server is not None else due - time.monotonic()
-        if self.unwritten or (self.pidfd < 0 and not self.exited):
+        if self.unwritten or (self.pidfd < 0 and self.pid):
             wait_s = min(wait_s, LOOK_S)
         for descriptor, _ in self.poll.poll(max(wait_s, 0.0) * 1000):
             if descriptor in (self.stdout, self.stderr):
@@ -351,7 +368,7 @@ class Holder:
         if self.unwritten:
             self.write_tape()
         if self.server is None and time.monotonic() >= (self.next_step_at or self.away_since + self.lease_s):
-            if self.exited:
+            if not self.pid:
                 self.leave()
             self.descend()
 

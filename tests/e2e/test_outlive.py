@@ -6,6 +6,7 @@ import json
 import os
 import random
 import sqlite3
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -13,15 +14,18 @@ from contextlib import closing
 
 import pytest
 
+from shim.dev.record.homes import MCP_SERVER
 from shim.processes.sandbox import find_tool
 
 from .support.bench import CLAUDE, DATABASE, Bench, bench, nightly
 from .support.children import processes_with, wait_for
+from .support.scenes import CONFIG
 from .support.wire import Json, texts, tools
 
 TOOL = find_tool(os.environ.get("PATH", os.defpath))
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 TURN_S = 90
+SECRET = "planted-secret-of-an-mcp-server"
 WORDS = 200
 """Of the text that streams over the kills, ten a second: time for three restarts."""
 
@@ -119,6 +123,84 @@ def test_an_abort_reaches_the_agent_of_the_server_before(server: Bench) -> None:
     until_idle(server, session)
     events = journal(server, session)
     assert (events["turn.started"], events["turn.ended"]) == (1, 1), events
+
+
+@pytest.fixture
+def claude() -> Iterator[Bench]:
+    server = {"type": "local", "command": [sys.executable, str(MCP_SERVER)], "environment": {"PLANTED": SECRET}}
+    with bench(CLAUDE, SHIM_OUTLIVE="true", config={**CONFIG, "mcp": {"scripted": server}}) as made:
+        yield made
+
+
+def answer_all(server: Bench, session: str) -> list[Json]:
+    """Allow all that is asked until the session is idle. Out: its messages."""
+
+    def look() -> bool:
+        for request in server.api.get("/permission"):
+            server.api.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+        return session not in server.api.status()
+
+    wait_for(look, TURN_S, lambda: f"busy: {server.shim.child.log()[-4000:]}")
+    return server.api.messages(session)
+
+
+def test_a_subagent_goes_on_and_asks_the_next_server(claude: Bench) -> None:
+    session = claude.api.session()
+    claude.api.prompt(session, "[scene:task:bash:touch made.txt] hand it on")
+    request = request_of(claude)
+    child = request["sessionID"]
+    assert child != session
+    claude.restart(kill=True)
+    assert {session, child} <= claude.api.status().keys(), claude.shim.child.log()[-4000:]
+    assert request_of(claude)["id"] == request["id"]
+    claude.restart(kill=True)
+    claude.api.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+    until_idle(claude, session)
+    assert (claude.place.project / "made.txt").exists()
+    for name in (session, child):
+        check_one_turn(claude, name)
+    assert claude.api.status() == {}
+
+
+def test_a_question_is_answered_to_the_next_server(claude: Bench) -> None:
+    session = claude.api.session()
+    claude.api.prompt(session, "[scene:question] ask me")
+    [question] = wait_for(lambda: claude.api.get("/question"), TURN_S, "no question is asked")
+    claude.restart(kill=True)
+    [again] = claude.api.get("/question")
+    assert again == question
+    claude.api.post(f"/question/{again['id']}/reply", {"answers": [[question["questions"][0]["options"][0]["label"]]]})
+    assert texts(until_idle(claude, session))[-1] == "Done!"
+    check_one_turn(claude, session)
+
+
+@pytest.mark.parametrize("steer", ["true", "false"], ids=["steered", "queued"])
+def test_a_prompt_that_waits_is_answered_by_the_next_server(steer: str) -> None:
+    with bench(CLAUDE, SHIM_OUTLIVE="true", SHIM_STEER=steer) as server:
+        session = server.api.session()
+        server.api.prompt(session, "[scene:slow_bash:6] wait")
+        wait_for(lambda: tools(server.api.messages(session)), TURN_S, "no tool runs")
+        server.api.prompt(session, "[scene:text] and this")
+        server.restart(kill=True)
+        assert session in server.api.status(), server.shim.child.log()[-4000:]
+        messages = until_idle(server, session)
+        assert [call["state"]["status"] for call in tools(messages)] == ["completed"], json.dumps(messages)[-3000:]
+        assert texts(messages)[-1] == "You said: and this"
+        check_one_turn(server, session)
+
+
+def test_a_tool_of_the_persons_mcp_server_runs_for_the_next_server(claude: Bench) -> None:
+    """Its secrets stand in no file of the server."""
+    session = claude.api.session()
+    claude.api.prompt(session, "[scene:mcp] ask it")
+    request_of(claude)
+    claude.restart(kill=True)
+    assert session in claude.api.status(), claude.shim.child.log()[-4000:]
+    [call] = tools(answer_all(claude, session))
+    assert (call["state"]["status"], "hello" in call["state"]["output"]) == ("completed", True), call
+    check_one_turn(claude, session)
+    for path in (claude.place.home / "data").rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
 
 
 def test_a_turn_ends_with_its_server_without_the_setting() -> None:

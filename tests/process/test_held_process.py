@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import lzma
 import os
 import resource
 import socket
@@ -14,12 +14,15 @@ from pathlib import Path
 import pytest
 
 from shim.lib.errors import AgentNotFound
-from shim.processes import held_process, holder
+from shim.processes import child_process, held_process, holder
 from shim.processes.held_process import Hold, record
 from tests.process.support import BOUND_S, NumberedProcess, Nursery, ProcessLog, has_died, is_live, new_hold, until_empty
 from universal.launch import LaunchSpec
 
 MEMORY_KIB = 8 * 1024
+FIXTURES = Path(__file__).resolve().parents[2] / "compat_fixtures" / "holder"
+HOLDERS = {int(path.name.split(".")[0].removeprefix("holder_")): path for path in FIXTURES.iterdir()}
+"""Version that it speaks -> a holder as it was. It may run while a newer server comes."""
 
 
 async def begin(folder: Path, fake: str, *args: str) -> tuple[NumberedProcess, ProcessLog]:
@@ -65,6 +68,50 @@ async def test_an_agent_is_taken_up_with_all_its_lines(tmp_path: Path) -> None:
     await again.stop()
     assert (await seen_again.exit()).code == 0
     await until_empty(process.hold.folder)
+
+
+@pytest.fixture(params=[*sorted(HOLDERS), None], ids=lambda version: f"version {version}" if version else "present")
+def is_old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Agents get a holder of an older release, if there is one."""
+    if request.param is not None:
+        program = tmp_path_factory.mktemp("old") / "holder.py"
+        program.write_bytes(lzma.decompress(HOLDERS[request.param].read_bytes()))
+        monkeypatch.setattr(child_process, "HOLDER", (*child_process.HOLDER[:-1], str(program)))
+    return request.param is not None
+
+
+async def test_a_holder_of_each_release_works_with_this_server(is_old: bool, tmp_path: Path) -> None:
+    """A line is given once, an exit is told, and notes come back from a holder that has them."""
+    process, seen = await begin(tmp_path, "echo.py")
+    process.lease(60)
+    assert process.note(b"\0" * 100_000) != is_old
+    assert process.note(b"two") != is_old
+    process.write(b"one")
+    await seen.wait_for_line(b"one")
+    process.leave()
+    process.lines_written = 0
+    again, seen_again = await come_back(process)
+    assert again.notes == ([] if is_old else [b"\0" * 100_000, b"two"])
+    again.write(b"one")
+    again.write(b"three")
+    await seen_again.wait_for_line(b"three")
+    assert seen_again.lines == [b"ready", b"one", b"three"]
+    again.close_input()
+    assert (await seen_again.exit()).code == 0
+    await again.stop()
+    await until_empty(process.hold.folder)
+
+
+async def test_notes_stand_in_no_file_and_have_a_bound(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    assert process.note(b"a planted secret")
+    assert not process.note(bytes(held_process.NOTES_BYTES))
+    process.write(b"one")
+    await seen.wait_for_line(b"one")
+    files = [path for path in process.hold.folder.iterdir() if path.is_file()]
+    assert files
+    assert not any(b"planted" in path.read_bytes() for path in files)
+    await process.stop()
 
 
 async def test_the_agent_gets_a_repeated_line_once(tmp_path: Path) -> None:
@@ -228,8 +275,8 @@ async def test_a_holder_of_an_unknown_version_is_left_alone(tmp_path: Path, monk
     process, seen = await begin(tmp_path, "echo.py")
     process.lease(60)
     process.leave()
-    monkeypatch.setattr(held_process, "PROTOCOLS", frozenset({2}))
-    with pytest.raises(ConnectionError, match="version 1"):
+    monkeypatch.setattr(held_process, "PROTOCOLS", frozenset({99}))
+    with pytest.raises(ConnectionError, match="version 2"):
         await come_back(process)
     monkeypatch.undo()
     again, _ = await come_back(process)
@@ -257,7 +304,7 @@ async def test_garbage_on_the_socket_ends_the_connection_alone(tmp_path: Path) -
 
 def test_the_version_stands_in_both_programs() -> None:
     assert max(held_process.PROTOCOLS) == holder.PROTOCOL
-    assert json.dumps(sorted(held_process.PROTOCOLS)) == "[1]", "a holder of each release stays understood"
+    assert HOLDERS.keys() | {holder.PROTOCOL} == held_process.PROTOCOLS, "a holder of each release stays understood"
 
 
 def test_a_long_path_fits_no_socket(tmp_path: Path) -> None:

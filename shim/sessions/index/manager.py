@@ -380,12 +380,16 @@ class SessionManager:
         raise StoreUnavailable(f"Session {session_id} is given to another server at this moment. Try again.")
 
     async def _read(self, session_id: str, entry: SessionEntry) -> SessionEntry:
+        if entry.subagent and await lost_turns.is_taken_up(self.deps, entry.record.parent_id):
+            await self._load(entry.record.parent_id or "")  # and its subagents with it
+            if entry.state is not None:
+                return entry
         await self.others.claim(entry)
         state = self._new_state(session_id, entry.agent)
         await load_journal(state, self.deps.store)
         self._open(entry, state)
         lost = self.others.take_lost_owner(session_id)
-        if await lost_turns.take_up(self.deps, state, lambda: self._actor_of(entry)):
+        if await lost_turns.take_up(self.deps, state, lambda: self._actor_of(entry), partial(_load_child, self)):
             self.requests.note(state.session)
         elif lost_turns.end_turn(state, lost.name if lost is not None else ""):
             entry.lost_at_ms = self.deps.clock.now_ms()
@@ -563,7 +567,7 @@ class SessionManager:
         actor = self._actor_of(entry)
         await actor.close(delete=True)
         await _abort_below(self, session_id)
-        for state in (main, *actor.children):
+        for state in (main, *actor.children.states.values()):
             if state.ended is None or state.ended.terminated_by != "daemon":
                 state.record(EventType.SESSION_ENDED, termination_data())
                 self._state_changed(state)
@@ -625,6 +629,20 @@ class SessionManager:
         if entry is not None:
             entry.native = actor.native
             self._state_changed(actor.main)
+
+
+async def _load_child(manager: SessionManager, session_id: str) -> tuple[SessionState, Callable[[SessionActor], None]]:
+    """Read the session of a subagent whose turn may go on. Out: it, and a function that takes it as that of an actor."""
+    entry = manager.index.get(session_id)
+    await manager.others.claim(entry)
+    state = manager._new_state(session_id, entry.agent)
+    await load_journal(state, manager.deps.store)
+
+    def adopt(actor: SessionActor) -> None:
+        manager._open(entry, state, actor)
+        manager.requests.note(state.session)
+
+    return state, adopt
 
 
 def _end_below(manager: SessionManager, ended: SessionChanges) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import structlog
+from pydantic import TypeAdapter
 
 from shim.host.config.setups import PluginVerdict
 from shim.sessions.permissions.unattended_policy import Timer
@@ -21,7 +22,7 @@ from shim.sessions.session.session_state import SessionState
 from universal.codec import Command, Fact, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Json
-from universal.lib.jsonvalue import obj, text
+from universal.lib.jsonvalue import JsonObject, obj, text
 from universal.opencode_metadata import access_metadata
 from universal.permissions import MISSING_PLUGIN, Access, Action, Decision, Policy
 from universal.tools.accesses import Place, accesses_of, primary_access
@@ -82,6 +83,28 @@ class _Request:
     """True if the agent's mode decides about the call's own permission, once a person has granted the others."""
     shown_id: str = ""
     granted: list[Access] = field(default_factory=list[Access])
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """How far a person has been asked about a call, as a value for the next server."""
+
+    shown_id: str
+    access: Access
+    rest: list[Access]
+    granted: list[Access]
+    asks_itself: bool
+
+    @classmethod
+    def of(cls, request: _Request) -> _Step:
+        return cls(request.shown_id, request.access, request.rest, request.granted, request.asks_itself)
+
+    def apply(self, request: _Request) -> None:
+        request.shown_id, request.access, request.rest = self.shown_id, self.access, self.rest
+        request.granted, request.asks_itself = self.granted, self.asks_itself
+
+
+_STEP = TypeAdapter(_Step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,11 +349,19 @@ class Requests:
         self._verdicts.pop(state.id, None)
         self._granted.pop(state.id, None)
 
-    def restore(self, state: SessionState, fact: Fact, data: PermissionData, agent: str) -> None:
-        """Go on with a request that the session shows, of a server that has ended."""
-        access = primary_access(agent, data, state.session.record.directory)
-        self._open[data.permission_id] = _Request(state, fact, data, agent, access, [], shown_id=data.permission_id)
-        self.wait(data.permission_id, state)
+    def to_json(self) -> list[JsonObject]:
+        """The open requests of whose calls a person is asked for more than one access, as `restore` takes them."""
+        steps = [request for request in self._open.values() if request.rest or request.shown_id != request.data.permission_id]
+        return [{"permission_id": step.data.permission_id, **_STEP.dump_python(_Step.of(step), mode="json")} for step in steps]
+
+    def restore(self, state: SessionState, fact: Fact, data: PermissionData, agent: str, step: JsonObject | None) -> None:
+        """Go on with a request that the session shows, of a server that has ended. In: what `to_json` said of it."""
+        request = _Request(state, fact, data, agent, primary_access(agent, data, state.session.record.directory), [])
+        request.shown_id = data.permission_id
+        if step is not None:
+            _STEP.validate_python(step).apply(request)
+        self._open[request.shown_id] = request
+        self.wait(request.shown_id, state)
 
     def question(self, state: SessionState, fact: Fact, data: QuestionData) -> None:
         """Handle a question of the agent. Clients that answer none (`opencode run`) have a rule that denies them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -71,6 +71,16 @@ class LimitWait:
     def end(self) -> None:
         self.cancel()
         self._count = 0
+
+    def to_json(self) -> list[int]:
+        """How often it has waited in this turn, and until when it waits: 0 if it does not."""
+        return [self._count, self._until_s if self.is_waiting else 0]
+
+    def restore(self, said: Sequence[int]) -> None:
+        """Go on with the wait of a server that has ended."""
+        self._count, self._until_s = said
+        if self._until_s:
+            self._look()
 
     def _left_ms(self) -> int:
         return max(self._until_s * 1000 - self._deps.clock.now_ms(), 0)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -48,7 +47,6 @@ from universal.unattended_policy import UnattendedPolicy
 
 log = structlog.get_logger()
 
-MESSAGE_OF = attrgetter("message_id")
 STORE_AGAIN_S = 0.25
 """Seconds between two tries to store a prompt, while its turn waits for that."""
 RECALL_S = 2.0
@@ -90,7 +88,7 @@ def prepare(
     """
     if pending.prompt.compact:  # the agent compacts its own conversation; missed messages go along with the next prompt
         return PromptDispatch(pending.prompt, (), pending.journal_entry() | context.NOTHING.journal_entry())
-    leave_out = {pending.message_id, *map(MESSAGE_OF, queued)}
+    leave_out = {pending.message_id, *(prompt.message_id for prompt in queued)}
     missed = context.missed_context(state.session, pending.agent, leave_out, title_of)
     due = state.instructions.due()
     text = notes.note(pending.agent) + missed.text + pending.prompt.text
@@ -162,7 +160,7 @@ class PromptDispatcher:
 
     @property
     def lost_why(self) -> str:
-        """Why the agent's conversation could not be resumed for this prompt; "" if it was not lost."""
+        """Why the agent's conversation was lost with this prompt; "" if it was not."""
         return self._loss.why
 
     def is_resuming(self, codec: Codec) -> bool:
@@ -561,10 +559,9 @@ class Answer:
         """Return the error of an answer that ends now, or None if there is something in it. In: the agent's title."""
         if self.has_content:
             return None
-        if self._notes:
-            return ErrorData(message="\n".join(self._notes), code=NO_ANSWER, details={"is_retryable": False})
-        message = f"{title} ended the turn without an answer."
-        return ErrorData(message=message, code=NO_ANSWER, details={"is_retryable": True, "hint": HINT})
+        details: JsonObject = {"is_retryable": False} if self._notes else {"is_retryable": True, "hint": HINT}
+        message = "\n".join(self._notes) or f"{title} ended the turn without an answer."
+        return ErrorData(message=message, code=NO_ANSWER, details=details)
 
 
 def _is_shown(part: object) -> bool:
@@ -653,6 +650,17 @@ class Offers:
             self._queue.redeliver(pending.message_id, recall.delivery)
         self._answer_recall(key, is_back=True)
 
+    def to_json(self) -> JsonObject:
+        """What is offered, and what was declined, as `restore` takes it."""
+        offered = {key: [list(one.carried), one.journal_entry] for key, one in self._dispatches.items()}
+        return {"offered": offered, "declined": sorted(self._declined)}
+
+    def restore(self, said: JsonObject) -> None:
+        """Go on with the offers of a server that has ended. Nobody waits any more for one that was to come back."""
+        for key, (carried, entry) in said["offered"].items():
+            self._dispatches[key] = PromptDispatch(self._queue.pending[key].prompt, tuple(carried), entry)
+        self._declined = set(said["declined"])
+
     def lose(self) -> None:
         """The process is dropped, and its offers wait again."""
         for key in reversed(self._state.machine.offers.copy()):
@@ -670,8 +678,7 @@ class Offers:
 
         Waits for the agent, at most RECALL_S.
         """
-        pending = self._queue.find_offer(message_id)
-        if pending is None or delivery == "steer":
+        if (pending := self._queue.find_offer(message_id)) is None or delivery == "steer":
             return pending is not None
         key = pending.prompt.key
         recall = self._recalls[key] = Recall(delivery, asyncio.get_running_loop().create_future())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeAlias, TypeVar
@@ -72,25 +72,23 @@ class ChildSessions:
 
     def __init__(self, parent: SessionActor) -> None:
         self._parent = parent
-        self._states: dict[str, SessionState] = {}
-
-    def __iter__(self) -> Iterator[SessionState]:
-        return iter(self._states.values())
+        self.states: dict[str, SessionState] = {}
 
     @property
     def is_busy(self) -> bool:
         """Whether a subagent works."""
-        return bool(self._states) and any(state.machine.busy for state in self._states.values())
+        return bool(self.states) and any(state.machine.busy for state in self.states.values())
 
     def state_of(self, key: str | None) -> SessionState:
         """The session that a fact, check or signal belongs to: a child's, or the parent's."""
-        return self._states.get(key, self._parent.main) if key is not None else self._parent.main
+        return self.states.get(key, self._parent.main) if key is not None else self._parent.main
 
     def open(self, key: str, fact: Fact) -> SessionState:
         """The session of a child, which is created at its first fact."""
-        if key not in self._states:
-            self._states[key] = self._parent.keeper.open_child(self._parent, key, fact)
-        return self._states[key]
+        if key not in self.states:
+            self.states[key] = state = self._parent.keeper.open_child(self._parent, key, fact)
+            state.journal.on_queue = self._parent.main.journal.on_queue
+        return self.states[key]
 
     def abort(self) -> None:
         """End the turns of all children, as aborted."""
@@ -101,7 +99,7 @@ class ChildSessions:
         self._end(Input.EXIT)
 
     def _end(self, *inputs: Input) -> None:
-        for state in self._states.values():
+        for state in self.states.values():
             if state.machine.busy:
                 for input_ in inputs:
                     state.apply(input_)

@@ -42,6 +42,8 @@ class EditedFiles:
         self._held: dict[int, tuple[Sequence[Output], list[bytes]]] = {}
         self._goes_on = False
         """True while held lines are handled: what they hold is waited for in the same loop."""
+        self.is_waiting = False
+        """Whether outputs of the agent wait for formatters."""
         self._early: dict[str, FormattedFile | None] = {}
         """Files that were formatted before the result of their call."""
 
@@ -50,6 +52,7 @@ class EditedFiles:
         if not any(type(output) is FilesChanged or _edits(output) for output in outputs):
             return False
         self._held[generation] = outputs, rest
+        self.is_waiting = True
         return True
 
     def pause(self, generation: int, pause: Awaitable[None] | None) -> Awaitable[None] | None:
@@ -64,7 +67,7 @@ class EditedFiles:
                 return
             outputs, rest = self._held.pop(generation)
             self.ready[generation] = [ready for output in outputs for ready in await self._format_all(output)]
-            self._goes_on = True
+            self._goes_on, self.is_waiting = True, False
             try:
                 pause = self._on_lines(generation, rest)
             finally:

@@ -8,15 +8,15 @@ and what it has said since is taken in as if it came now. Whatever does not fit 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import structlog
 
 from shim.agents.sandboxes import view
-from shim.lib.errors import StoreError
+from shim.lib.errors import ShimError
 from shim.processes import process_family
 from shim.processes.held_process import HeldProcess, NumberedLine, tape_of
 from shim.sessions.prompts.pending_prompt import PendingPrompt
@@ -64,28 +64,43 @@ def end_turn(state: SessionState, lost_server: str = "") -> bool:
 
 
 def state_of(actor: SessionActor) -> JsonObject | None:
-    """What the row of a tape says of its session. None if nobody could go on: with subagents, offers, or work of the server."""
-    main, dispatcher, process = actor.main, actor.dispatcher, actor.process
-    has_more = any(True for _ in actor.children) or actor.local_work.is_running or actor.limit.is_waiting or main.machine.offers
-    if has_more or main.journal.is_behind or process.agent is None:
+    """What the row of a tape says of its session. None if nobody could go on: while the server itself does some of the work."""
+    main, dispatcher, process, children = actor.main, actor.dispatcher, actor.process, actor.children.states
+    is_behind = main.journal.is_behind or any(child.journal.is_behind for child in children.values())
+    if actor.local_work.is_running or process.edits.is_waiting or is_behind or process.agent is None:
         return None
     return {
         "is_busy": main.machine.busy,
-        "machine": main.machine.to_json(),
-        "sequence": main.sequence,
-        "turn_metadata": main.turn_metadata,
+        **_turn_of(main),
         "agent": process.agent,
-        "process": [process.resumes, process.reads_project, dispatcher.may_use_project_settings],
+        "process": [process.resumes, process.reads_project, dispatcher.may_use_project_settings, process.edits.is_on],
         "prompts": [dispatcher.current_key, dispatcher.waiting_key],
         "marks": [actor.refused_turn, actor.has_own_work],
         "chosen": list(process.chosen),
+        "children": {key: [child.id, _turn_of(child) if child.machine.busy else None] for key, child in children.items()},
+        "requests": actor.requests.to_json(),
+        "offers": actor.offers.to_json(),
+        "limit": actor.limit.to_json(),
     }
+
+
+def _turn_of(state: SessionState) -> JsonObject:
+    return {"machine": state.machine.to_json(), "sequence": state.sequence, "turn_metadata": state.turn_metadata}
+
+
+def _go_on(state: SessionState, said: JsonObject) -> None:
+    """Let the turn of a journal run again. Raises NotExact."""
+    machine = TurnMachine.of_json(said["machine"])
+    if state.machine.state is not State.RESTORED or not machine.busy or said["sequence"] != state.sequence:
+        raise NotExact(f"the journal of {state.id} has {state.sequence} events, the tape speaks of {said['sequence']}")
+    state.machine, state.turn_metadata = machine, dict(said["turn_metadata"])
 
 
 def watch(actor: SessionActor, tape: Tape) -> None:
     """Keep the row of a tape current."""
     tape.state = partial(state_of, actor)
-    actor.main.journal.on_queue = tape.touch
+    for state in (actor.main, *actor.children.states.values()):
+        state.journal.on_queue = tape.touch
     tape.touch()
 
 
@@ -102,15 +117,24 @@ def leave(actor: SessionActor, tapes: Tapes | None) -> bool:
     return True
 
 
-async def take_up(deps: SessionDeps, state: SessionState, actor_of: Callable[[], SessionActor]) -> bool:
+async def is_taken_up(deps: SessionDeps, session_id: str | None) -> bool:
+    """Whether a tape speaks of this session."""
+    return deps.tapes is not None and session_id in await deps.store.values(ROWS)
+
+
+LoadChild: TypeAlias = Callable[[str], Awaitable[tuple[SessionState, Callable[[SessionActor], None]]]]
+"""Reads the session of a subagent. Out: it, and a function that takes it as that of an actor. Raises ShimError."""
+
+
+async def take_up(deps: SessionDeps, state: SessionState, actor_of: Callable[[], SessionActor], load_child: LoadChild) -> bool:
     """Take up the turn of a session that was loaded just now. False if it is to be ended: then its agent has ended."""
     tapes = deps.tapes
     row = None if tapes is None else (await deps.store.values(ROWS)).get(state.id)
     if tapes is None or row is None:
         return False
     try:
-        await _Replay(deps, tapes, state, row).take_up(actor_of())
-    except (NotExact, OSError, StoreError, LookupError, TypeError, ValueError) as error:
+        await _Replay(deps, tapes, state, row, load_child).take_up(actor_of())
+    except (NotExact, OSError, ShimError, LookupError, TypeError, ValueError) as error:
         if state.machine.busy:
             log.warning("tape.not_taken_up", session_id=state.id, why=f"{type(error).__name__}: {error}")
         tapes.remove(state.id, int(row["calls"]))
@@ -178,8 +202,9 @@ class _Open:
 class _Replay:
     """The way from a row to a session at work."""
 
-    def __init__(self, deps: SessionDeps, tapes: Tapes, state: SessionState, row: JsonObject) -> None:
+    def __init__(self, deps: SessionDeps, tapes: Tapes, state: SessionState, row: JsonObject, load_child: LoadChild) -> None:
         self._deps = deps
+        self._load_child = load_child
         self._tapes = tapes
         self._main = state
         self._row = row
@@ -191,9 +216,8 @@ class _Replay:
     async def take_up(self, actor: SessionActor) -> None:
         """Go on with the turn. Raises NotExact, OSError, and what values of another form raise."""
         main, deps, row, said = self._main, self._deps, self._row, self._said
-        machine = TurnMachine.of_json(said["machine"])
-        if main.machine.state is not State.RESTORED or not machine.busy or said["sequence"] != main.sequence:
-            raise NotExact(f"the journal has {main.sequence} events, the tape speaks of {said['sequence']}")
+        if not said["is_busy"]:
+            raise NotExact("no turn runs")
         agent = deps.agents.get(said["agent"])
         if agent is None:
             raise NotExact("its agent is not there")
@@ -213,18 +237,27 @@ class _Replay:
         try:
             lines, written = await asyncio.to_thread(tape_of, tape.hold.folder / "tape")
             tape.listen(codec)
-            due = self._replay(tape, codec, lines, await self._calls())
+            tape.notes = list(process.notes)
+            due = self._replay(tape, codec, lines, await self._calls(tape.notes))
             current, waiting = said["prompts"]
-            prompts = await self._prompts(machine, current, waiting)
-            open_ids = {*main.session.permissions, *main.session.questions}
-            if open_ids - self._open.asks.keys() - self._open.questions.keys():
-                raise NotExact("a question of the server itself is open")
+            prompts = await self._prompts(TurnMachine.of_json(said["machine"]), current, waiting)
+            children = {key: await self._load_child(id_) for key, (id_, _) in said["children"].items()}
+            for key, (_, turn) in said["children"].items():
+                if turn is not None:
+                    _go_on(children[key][0], turn)
+            known = {*self._open.asks, *self._open.questions, *(request["shown_id"] for request in said["requests"])}
+            for state in (main, *(child for child, _ in children.values())):
+                if {*state.session.permissions, *state.session.questions} - known:
+                    raise NotExact("a question of the server itself is open")
             await deps.config_refresh(actor.directory)
             actor.dispatcher.known_place = await deps.find_place(actor.directory)
+            _go_on(main, said)
         except BaseException:  # whatever it is, its agent ends
             process.leave()
             raise
-        main.machine, main.turn_metadata = machine, dict(said["turn_metadata"])
+        for key, (child, adopt) in children.items():
+            actor.children.states[key] = child
+            adopt(actor)
         main.config_at_start = deps.config_now(actor.directory)
         actor.refused_turn, actor.has_own_work = said["marks"]
         actor.prompt_queue.pending |= prompts
@@ -233,11 +266,11 @@ class _Replay:
         if current is not None:
             dispatcher.unattended = prompts[current].unattended_policy
             actor.gate.cap.begin(prompts[current].caps)
-        resumes, reads_project, may_use = said["process"]
+        resumes, reads_project, may_use, actor.process.edits.is_on = said["process"]
         dispatcher.may_use_project_settings, dispatcher.has_project_settings = may_use, reads_project
         seen = await view(agent.spec, self._bounds, agent.located.path or "", actor.directory, env)
         actor.process.sandbox.hold(self._bounds, self._bounds, seen, may_change=True)
-        tape.process = process
+        tape.attach(process)
         actor.process.chosen = (said["chosen"][0], said["chosen"][1])
         take = actor.process.take_up(said["agent"], codec, process, tape, resumes=resumes, reads_project=reads_project)
         for number in sorted(due.keys() - written):
@@ -246,10 +279,10 @@ class _Replay:
         process.begin(said["agent"])
         watch(actor, tape)
 
-    async def _calls(self) -> list[tuple[int, str, list[Any]]]:
+    async def _calls(self, notes: Sequence[bytes]) -> list[tuple[int, str, list[Any]]]:
         stored = await self._deps.store.values(calls_of(self._main.id))
         calls = [stored[str(number)] for number in range(1, int(self._row["calls"]) + 1)]
-        return [(int(call["at"]), *read_call(call)) for call in calls]
+        return [(int(call["at"]), *read_call(call, notes)) for call in calls]
 
     def _replay(
         self, tape: Tape, codec: Any, lines: Sequence[bytes], calls: Sequence[tuple[int, str, list[Any]]]
@@ -273,7 +306,7 @@ class _Replay:
     async def _prompts(self, machine: TurnMachine, current: str | None, waiting: str | None) -> dict[str, PendingPrompt]:
         """The prompts of the turn, by their keys."""
         stored = {prompt.prompt.key: prompt for prompt in self._main.pending_prompts.prompts.values()}
-        prompts = {key: stored[key] for key in (*machine.queue, *([waiting] if waiting else ()))}
+        prompts = {key: stored[key] for key in (*machine.queue, *machine.offers, *([waiting] if waiting else ()))}
         if current is not None and current not in prompts:
             pending = await _find_prompt(self._deps.store, self._main.id, self._main.sequence, current)
             prompts[current] = replace(pending, message_id=self._main.reducer.transcript.prompt_of_item.get(current, ""))
@@ -290,17 +323,22 @@ class _Replay:
             actor.snapshots.hold_lines()
         for timer in open_.timers.values():
             actor.process.set_timer(timer)
+        rows = {request["permission_id"]: request for request in self._said["requests"]}
         for id_, (fact, is_check) in open_.asks.items():
             assert isinstance(fact.data, PermissionData)
-            if id_ in main.session.permissions:
-                actor.requests.restore(main, fact, fact.data, name)
+            state = actor.children.state_of(fact.child)
+            if id_ in state.session.permissions or id_ in rows:
+                actor.requests.restore(state, fact, fact.data, name, rows.get(id_))
             else:
-                (actor.requests.check if is_check else actor.requests.permission)(main, fact, fact.data, name)
+                (actor.requests.check if is_check else actor.requests.permission)(state, fact, fact.data, name)
         for id_, fact in open_.questions.items():
-            if id_ in main.session.questions:
-                actor.requests.wait(id_, main)
+            state = actor.children.state_of(fact.child)
+            if id_ in state.session.questions:
+                actor.requests.wait(id_, state)
             elif isinstance(fact.data, QuestionData):
-                actor.requests.question(main, fact, fact.data)
+                actor.requests.question(state, fact, fact.data)
+        actor.offers.restore(self._said["offers"])
+        actor.limit.restore(self._said["limit"])
         if main.machine.state is State.ABORTING:
             loop, after_s = asyncio.get_running_loop(), self._deps.abort_timeout_s
             actor.abort_timer = loop.call_later(after_s, actor.on_abort_timeout)

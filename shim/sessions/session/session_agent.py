@@ -150,7 +150,7 @@ class SessionAgent:
     async def _spawn(self, agent: Agent, options: LaunchOptions, on_lines: OnLines, on_exit: OnExit) -> bool:
         """Start a process. False if it was dropped or has exited before it was ready. Raises AgentError."""
         reaches_by_us = options.bounds is not None and options.bounds.web is not None  # its proxy ends with this server
-        tapes = None if reaches_by_us or options.setup.has_formatters else self._deps.tapes
+        tapes = None if reaches_by_us else self._deps.tapes
         tape = None if tapes is None else tapes.begin(self._session_id, agent)
         codec = agent.spec.make(self._deps.ids.factory() if tape is None else tape.new_id)
         if tape is not None:
@@ -168,7 +168,8 @@ class SessionAgent:
             return False
         self._handle = handle
         if tapes is not None and tape is not None and (process := on_holder(handle)) is not None:
-            self.tape, tape.process = tape, process
+            self.tape = tape
+            tape.attach(process)
             tapes.watch(tape)
         return True
 

@@ -30,8 +30,10 @@ from shim.processes.handle import AgentHandle
 from shim.processes.held_process import HeldProcess, Hold, NumberedLine, sweep
 from shim.store.writer import GroupWriter
 from universal.codec import Codec, Interrupt, Output, PermissionReply, Prompt, QuestionReply, WriteLine
+from universal.host import CommandEnded, CommandOutput, HostDone
 from universal.launch import LaunchOptions
 from universal.lib.jsonvalue import JsonObject
+from universal.setup import NO_SETUP, TOOLS_SERVER, DirectorySetup, McpServer
 
 log = structlog.get_logger()
 
@@ -43,9 +45,24 @@ LEASE_S = 15 * 60
 """Seconds that a working agent goes on without a server."""
 LIMIT_CALLS = 5_000
 """Calls of one process that are kept. A longer conversation ends with its server."""
-CALLS = ("launch", "start", "send", "steer", "recall", "proceed", "on_timer", "background")
-"""Calls of a codec that change it. `change_setup` is none that can be kept: a set-up may have secrets."""
-ARGUMENTS = {kind.__name__: kind for kind in (Prompt, PermissionReply, QuestionReply, Interrupt, LaunchOptions, str)}
+CALLS = ("launch", "start", "send", "steer", "recall", "proceed", "on_timer", "background", "change_setup", "on_host_answer")
+"""Calls of a codec that change it."""
+KINDS = (
+    Prompt,
+    PermissionReply,
+    QuestionReply,
+    Interrupt,
+    LaunchOptions,
+    DirectorySetup,
+    HostDone,
+    CommandOutput,
+    CommandEnded,
+    str,
+)
+ARGUMENTS = {kind.__name__: kind for kind in KINDS}
+
+
+_SERVERS: TypeAdapter[tuple[McpServer, ...]] = TypeAdapter(tuple[McpServer, ...])
 
 
 @cache
@@ -58,9 +75,13 @@ def calls_of(session_id: str) -> str:
     return f"tape {session_id}"
 
 
-def read_call(call: JsonObject) -> tuple[str, list[Any]]:
-    """A stored call: the method's name, and its arguments. Raises ValueError."""
-    return str(call["call"]), [_adapter(name).validate_python(value) for name, value in call["args"]]
+def read_call(call: JsonObject, notes: Sequence[bytes] = ()) -> tuple[str, list[Any]]:
+    """A stored call: the method's name, and its arguments. In: the holder's notes. Raises ValueError, IndexError."""
+    args = [_adapter(name).validate_python(value) for name, value in call["args"]]
+    if (number := call.get("servers")) is not None:
+        servers = _SERVERS.validate_json(notes[int(number)])
+        args = [_with_servers(value, servers) for value in args]
+    return str(call["call"]), args
 
 
 @runtime_checkable
@@ -100,6 +121,8 @@ class Tape:
         self.ids = self.lines = self.outputs = self.writes = self.calls = 0
         self.due: dict[int, bytes] | None = None
         """During a replay: the lines that were written, by their numbers."""
+        self.notes: list[bytes] = []
+        """MCP servers of set-ups, which may have secrets: the holder has them in its memory, and no file does."""
         self.is_exact = True
         """Whether another server could go on."""
         self._tapes = tapes
@@ -114,7 +137,7 @@ class Tape:
     def listen(self, codec: Codec) -> None:
         """Note all calls of a codec from here on."""
         codec_methods: Any = codec
-        for name in ("receive", *CALLS, "change_setup"):
+        for name in ("receive", *CALLS):
             if (method := getattr(codec, name, None)) is not None:
                 setattr(codec_methods, name, partial(self._call, name, method))
 
@@ -135,14 +158,37 @@ class Tape:
 
     def _keep(self, name: str, args: Sequence[Any]) -> None:
         values = [_without_environment(arg) for arg in args]
-        if name == "change_setup" or self.calls >= LIMIT_CALLS or any(map(_has_secrets, values)):
-            self.give_up("its set-up may have secrets, or it is too long")
+        setup = next(filter(None, map(_setup_of, values)), NO_SETUP)
+        servers = setup.servers
+        if self.calls >= LIMIT_CALLS:
+            self.give_up("it is too long")
+        if setup.has_shim or any(server.name == TOOLS_SERVER for server in servers):
+            self.give_up("this server runs tools of it")
         if not self.is_exact:
             return
         self.touch()
         self.calls += 1
-        kept = [[type(value).__name__, _adapter(type(value).__name__).dump_python(value, mode="json")] for value in values]
-        self._tapes.put(self, calls_of(self.session_id), str(self.calls), {"at": self.lines, "call": name, "args": kept})
+        call: JsonObject = {"at": self.lines, "call": name}
+        if servers:
+            call["servers"] = self._note(_SERVERS.dump_json(servers))
+            values = [_with_servers(value, ()) for value in values]
+        args_json = [[type(value).__name__, _adapter(type(value).__name__).dump_python(value, mode="json")] for value in values]
+        self._tapes.put(self, calls_of(self.session_id), str(self.calls), {**call, "args": args_json})
+
+    def _note(self, data: bytes) -> int:
+        """Keep secrets in the memory of the holder. Out: the number of the note."""
+        if data not in self.notes:
+            self.notes.append(data)
+            if self.process is not None and not self.process.note(data):
+                self.give_up("its holder keeps no secrets, or no more of them")
+        return self.notes.index(data)
+
+    def attach(self, process: HeldProcess) -> None:
+        """The process has started, or is taken up with its notes."""
+        self.process = process
+        for data in self.notes[len(process.notes) :]:
+            if not process.note(data):
+                self.give_up("its holder keeps no secrets, or no more of them")
 
     def _number(self, outputs: list[Output]) -> list[Output]:
         self.outputs += len(outputs)
@@ -207,9 +253,14 @@ def _without_environment(value: Any) -> Any:
     return replace(value, environment={}, variables={}) if isinstance(value, LaunchOptions) else value
 
 
-def _has_secrets(value: Any) -> bool:
-    servers = value.setup.servers if isinstance(value, Prompt | LaunchOptions) else ()
-    return any(server.environment or server.headers or server.url or server.command for server in servers)
+def _setup_of(value: Any) -> DirectorySetup | None:
+    return value if isinstance(value, DirectorySetup) else getattr(value, "setup", None)
+
+
+def _with_servers(value: Any, servers: tuple[McpServer, ...]) -> Any:
+    if isinstance(value, DirectorySetup):
+        return value._replace(servers=servers)
+    return value if _setup_of(value) is None else replace(value, setup=value.setup._replace(servers=servers))
 
 
 class Tapes:

@@ -15,7 +15,7 @@ from shim.store.sqlite import SqliteStore
 from universal.codec import Attachment, Interrupt, Output, PermissionReply, Prompt, QuestionReply, WriteLine
 from universal.launch import LaunchOptions
 from universal.permissions import Rule
-from universal.setup import DirectorySetup, McpServer
+from universal.setup import TOOLS_SERVER, DirectorySetup, McpServer
 
 PROMPT = Prompt(
     "itm_1", "hello", [Attachment("image/png", base64="AAAA")], model="m", system="s", rules=(Rule("bash", "*", "ask"),),
@@ -114,10 +114,36 @@ async def test_an_environment_is_not_kept(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_setup_with_servers_makes_it_end_with_its_server(tmp_path: Path) -> None:
+async def test_servers_of_a_setup_are_kept_for_the_holder_alone(tmp_path: Path) -> None:
     store = await open_store(tmp_path)
     tape, codec = new_tape(store, tmp_path)
-    codec.send(Prompt("k", "t", setup=DirectorySetup((McpServer("s", ("run",), environment={"TOKEN": "secret"}),))))
+    setup = DirectorySetup((McpServer("s", ("run",), environment={"TOKEN": "secret"}),), text="words")
+    prompt, options = Prompt("k", "t", [], setup=setup), LaunchOptions("/bin/agent", "/", setup=setup)
+    codec.launch(options)
+    codec.send(prompt)
+    codec.change_setup(setup)
+    codec.change_setup(DirectorySetup())
+    assert tape.is_exact
+    await store.flush()
+    calls = await store.values(calls_of("ses_1"))
+    assert "secret" not in str(calls)
+    assert len(tape.notes) == 1, "each set-up stands there once"
+    again = [read_call(calls[str(number)], tape.notes)[1] for number in range(1, 5)]
+    assert again == [[options], [prompt], [setup], [DirectorySetup()]]
+    with pytest.raises(IndexError):
+        read_call(calls["1"])
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [DirectorySetup((McpServer(TOOLS_SERVER),)), DirectorySetup((McpServer("own"),), has_shim=True)],
+    ids=["tools", "own"],
+)
+async def test_tools_of_this_server_make_it_end_with_its_server(setup: DirectorySetup, tmp_path: Path) -> None:
+    store = await open_store(tmp_path)
+    tape, codec = new_tape(store, tmp_path)
+    codec.send(Prompt("k", "t", setup=setup))
     assert not tape.is_exact
     await store.flush()
     assert await store.values(calls_of("ses_1")) == {}

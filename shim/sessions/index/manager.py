@@ -389,8 +389,17 @@ class SessionManager:
         await load_journal(state, self.deps.store)
         self._open(entry, state)
         lost = self.others.take_lost_owner(session_id)
-        if await lost_turns.take_up(self.deps, state, lambda: self._actor_of(entry), partial(_load_child, self)):
-            self.requests.note(state.session)
+
+        async def load_child(child_id: str) -> tuple[SessionState, Callable[[SessionActor], None]]:
+            child = self.index.get(child_id)
+            await self.others.claim(child)
+            child_state = self._new_state(child_id, child.agent)
+            await load_journal(child_state, self.deps.store)
+            return child_state, lambda actor: self._open(child, child_state, actor)
+
+        if await lost_turns.take_up(self.deps, state, lambda: self._actor_of(entry), load_child):
+            for taken in (state, *self._actor_of(entry).children.states.values()):
+                self.requests.note(taken.session)
         elif lost_turns.end_turn(state, lost.name if lost is not None else ""):
             entry.lost_at_ms = self.deps.clock.now_ms()
         if entry.busy != state.machine.busy:
@@ -629,20 +638,6 @@ class SessionManager:
         if entry is not None:
             entry.native = actor.native
             self._state_changed(actor.main)
-
-
-async def _load_child(manager: SessionManager, session_id: str) -> tuple[SessionState, Callable[[SessionActor], None]]:
-    """Read the session of a subagent whose turn may go on. Out: it, and a function that takes it as that of an actor."""
-    entry = manager.index.get(session_id)
-    await manager.others.claim(entry)
-    state = manager._new_state(session_id, entry.agent)
-    await load_journal(state, manager.deps.store)
-
-    def adopt(actor: SessionActor) -> None:
-        manager._open(entry, state, actor)
-        manager.requests.note(state.session)
-
-    return state, adopt
 
 
 def _end_below(manager: SessionManager, ended: SessionChanges) -> None:

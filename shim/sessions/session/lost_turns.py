@@ -8,7 +8,7 @@ and what it has said since is taken in as if it came now. Whatever does not fit 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -31,12 +31,15 @@ from shim.sessions.undo.step_snapshots import HOLD
 from shim.store.base import Store
 from universal.codec import Fact, Output, PermissionReply, Prompt, QuestionReply, SetTimer, ToolCheck
 from universal.events import ErrorData, EventType, ItemData, PermissionData, QuestionData
+from universal.host import CommandEnded, HostCall, HostDone, ReadText, RunCommand, StopCommand, WriteText
+from universal.launch import LaunchOptions
 from universal.lib.jsonvalue import JsonObject
 from universal.sandbox import Bounds
 from universal.turn import Input, State, TurnMachine
 
 log = structlog.get_logger()
 
+COMMAND_LOST = "The server was restarted before the command began. Run it again."
 PAGE = 1_000
 """Events of a journal that are read at once, from its end on, to find a prompt."""
 
@@ -112,7 +115,7 @@ def leave(actor: SessionActor, tapes: Tapes | None) -> bool:
     if tape.row() is None:
         return False
     tape.renew_lease(is_busy=True)
-    tape.process.leave()
+    actor.process.leave()
     log.info("tape.left", session_id=actor.main.id, pid=tape.process.pid)
     return True
 
@@ -145,19 +148,31 @@ async def take_up(deps: SessionDeps, state: SessionState, actor_of: Callable[[],
 
 
 @dataclass(slots=True)
-class _Open:
-    """What a codec has said that is not answered or over. `asks`: a call, and whether it is a `ToolCheck`."""
+class Open:
+    """What a codec has said that is not answered or over.
+
+    asks      a call, and whether it is a `ToolCheck`
+    host      a file or command call, and whether its command has started
+    """
 
     asks: dict[str, tuple[Fact, bool]] = field(default_factory=dict[str, tuple[Fact, bool]])
     questions: dict[str, Fact] = field(default_factory=dict[str, Fact])
     timers: dict[str, SetTimer] = field(default_factory=dict[str, SetTimer])
+    host: dict[str, tuple[HostCall, bool]] = field(default_factory=dict[str, tuple[HostCall, bool]])
+    bounds: Bounds | None = None
     answer: Answer = field(default_factory=Answer)
 
     def call(self, name: str, args: Sequence[Any]) -> None:
         """Note a call of the codec."""
         match args:
+            case [LaunchOptions(bounds=bounds)]:
+                self.bounds = bounds
             case [Prompt()]:
                 self.answer = Answer()
+            case [HostDone(call=id_, trouble=None)] if isinstance(self.host.get(id_, (None,))[0], RunCommand):
+                self.host[id_] = self.host[id_][0], True
+            case [HostDone(call=id_) | CommandEnded(call=id_)]:
+                self.host.pop(id_, None)
             case [PermissionReply(permission_id=id_)]:
                 self.asks.pop(id_, None)
             case [QuestionReply(question_id=id_)]:
@@ -179,6 +194,10 @@ class _Open:
                     self.timers.pop(output.key, None)
                     if output.after_s is not None:
                         self.timers[output.key] = output
+                case StopCommand(release=True):
+                    self.host.pop(output.call, None)
+                case ReadText() | WriteText() | RunCommand():
+                    self.host[output.call] = output, False
                 case _:
                     pass
 
@@ -199,6 +218,31 @@ class _Open:
                 pass
 
 
+def read_calls(stored: Mapping[str, Any], row: JsonObject, notes: Sequence[bytes]) -> list[tuple[int, str, list[Any]]]:
+    """The calls of a codec up to a row: their places among the lines, names and arguments. Raises as `read_call`, KeyError."""
+    calls = [stored[str(number)] for number in range(1, int(row["calls"]) + 1)]
+    return [(int(call["at"]), *read_call(call, notes)) for call in calls]
+
+
+def replay(
+    tape: Tape, codec: Any, row: JsonObject, lines: Sequence[bytes], calls: Sequence[tuple[int, str, list[Any]]], open_: Open
+) -> dict[int, bytes]:
+    """Bring a new codec to where the row is. Out: the lines that it has written, by their numbers. Raises NotExact."""
+    due = tape.due = {}
+    for at, name, args in (*calls, (int(row["lines"]), "", [])):
+        while tape.lines < at:
+            open_.note(codec.receive(lines[tape.lines]))
+        if name:
+            open_.call(name, args)
+            outputs: Any = getattr(codec, name)(*args)
+            if isinstance(outputs, list):
+                open_.note(cast("list[Output]", outputs))
+    tape.calls, tape.due = int(row["calls"]), None
+    if (tape.outputs, tape.writes) != (row["outputs"], row["writes"]):
+        raise NotExact("the agent's lines give something else than they gave")
+    return due
+
+
 class _Replay:
     """The way from a row to a session at work."""
 
@@ -209,9 +253,8 @@ class _Replay:
         self._main = state
         self._row = row
         self._said = row["state"]
-        self._open = _Open()
+        self._open = Open()
         self._skip = int(row["lines"])
-        self._bounds: Bounds | None = None
 
     async def take_up(self, actor: SessionActor) -> None:
         """Go on with the turn. Raises NotExact, OSError, and what values of another form raise."""
@@ -238,7 +281,8 @@ class _Replay:
             lines, written = await asyncio.to_thread(tape_of, tape.hold.folder / "tape")
             tape.listen(codec)
             tape.notes = list(process.notes)
-            due = self._replay(tape, codec, lines, await self._calls(tape.notes))
+            calls = read_calls(await self._deps.store.values(calls_of(main.id)), row, tape.notes)
+            due = replay(tape, codec, row, lines, calls, self._open)
             current, waiting = said["prompts"]
             prompts = await self._prompts(TurnMachine.of_json(said["machine"]), current, waiting)
             children = {key: await self._load_child(id_) for key, (id_, _) in said["children"].items()}
@@ -268,8 +312,8 @@ class _Replay:
             actor.gate.cap.begin(prompts[current].caps)
         resumes, reads_project, may_use, actor.process.edits.is_on = said["process"]
         dispatcher.may_use_project_settings, dispatcher.has_project_settings = may_use, reads_project
-        seen = await view(agent.spec, self._bounds, agent.located.path or "", actor.directory, env)
-        actor.process.sandbox.hold(self._bounds, self._bounds, seen, may_change=True)
+        seen = await view(agent.spec, self._open.bounds, agent.located.path or "", actor.directory, env)
+        actor.process.sandbox.hold(self._open.bounds, self._open.bounds, seen, may_change=True)
         tape.attach(process)
         actor.process.chosen = (said["chosen"][0], said["chosen"][1])
         take = actor.process.take_up(said["agent"], codec, process, tape, resumes=resumes, reads_project=reads_project)
@@ -278,30 +322,6 @@ class _Replay:
         await self._resume(actor, waiting)
         process.begin(said["agent"])
         watch(actor, tape)
-
-    async def _calls(self, notes: Sequence[bytes]) -> list[tuple[int, str, list[Any]]]:
-        stored = await self._deps.store.values(calls_of(self._main.id))
-        calls = [stored[str(number)] for number in range(1, int(self._row["calls"]) + 1)]
-        return [(int(call["at"]), *read_call(call, notes)) for call in calls]
-
-    def _replay(
-        self, tape: Tape, codec: Any, lines: Sequence[bytes], calls: Sequence[tuple[int, str, list[Any]]]
-    ) -> dict[int, bytes]:
-        """Bring a codec to where the row is. Out: the lines that it has written, by their numbers."""
-        due = tape.due = {}
-        for at, name, args in (*calls, (int(self._row["lines"]), "", [])):
-            while tape.lines < at:
-                self._open.note(codec.receive(lines[tape.lines]))
-            if name:
-                self._bounds = args[0].bounds if name == "launch" else self._bounds
-                self._open.call(name, args)
-                outputs: Any = getattr(codec, name)(*args)
-                if isinstance(outputs, list):
-                    self._open.note(cast("list[Output]", outputs))
-        tape.calls, tape.due = int(self._row["calls"]), None
-        if (tape.outputs, tape.writes) != (self._row["outputs"], self._row["writes"]):
-            raise NotExact("the agent's lines give something else than they gave")
-        return due
 
     async def _prompts(self, machine: TurnMachine, current: str | None, waiting: str | None) -> dict[str, PendingPrompt]:
         """The prompts of the turn, by their keys."""
@@ -337,6 +357,12 @@ class _Replay:
                 actor.requests.wait(id_, state)
             elif isinstance(fact.data, QuestionData):
                 actor.requests.question(state, fact, fact.data)
+        for call, has_started in open_.host.values():
+            if not isinstance(call, RunCommand):
+                actor.process.call_host(call)
+                continue
+            lost = CommandEnded(call.call, None, "SIGKILL")
+            actor.process.answer_host_call(lost if has_started else HostDone(call.call, trouble="failed", error=COMMAND_LOST))
         actor.offers.restore(self._said["offers"])
         actor.limit.restore(self._said["limit"])
         if main.machine.state is State.ABORTING:

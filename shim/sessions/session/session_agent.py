@@ -76,7 +76,7 @@ class SessionAgent:
         self.edits = EditedFiles(self.format_file, listener.on_lines, self._go_on)
         self.tape: Tape | None = None
         """What the next server needs to go on with the process, if it could."""
-        self._host = HostCalls(directory, deps.roots, deps.agents.environment, self._answer_host_call)
+        self._host = HostCalls(directory, deps.roots, deps.agents.environment, self.answer_host_call)
         self._stopping: dict[asyncio.Task[None], AgentHandle] = {}
         self._handle: AgentHandle | None = None
         self.codec: Codec | None = None
@@ -181,6 +181,13 @@ class SessionAgent:
         self.codec, self.agent, self._handle, self.tape = codec, name, process, tape
         self.resumes, self.reads_project = resumes, reads_project
         return partial(self._listener.on_lines, self.generation), partial(self._exit, self.generation)
+
+    def leave(self) -> None:
+        """Let the process go on without this server. Commands that it runs by this server end."""
+        if self.tape is not None and self.tape.process is not None:
+            self.tape.process.leave()
+        self._host.drop()
+        self._cancel_timers()
 
     def _end_use(self) -> None:
         """What was made for the process alone ends with it: its tape and its token."""
@@ -358,9 +365,10 @@ class SessionAgent:
         if self.sandbox.bounds is None:
             self._host.do(call)
         elif not isinstance(call, StopCommand):
-            self._answer_host_call(HostDone(call.call, trouble="refused", error=IN_SANDBOX))
+            self.answer_host_call(HostDone(call.call, trouble="refused", error=IN_SANDBOX))
 
-    def _answer_host_call(self, answer: HostAnswer) -> None:
+    def answer_host_call(self, answer: HostAnswer) -> None:
+        """Give the agent an answer to a file or command call."""
         if self.codec is not None:
             self._listener.on_outputs(self.codec.on_host_answer(answer))
 

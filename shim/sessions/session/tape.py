@@ -39,8 +39,6 @@ log = structlog.get_logger()
 
 ROWS = "tapes"
 """Namespace of the store: session -> row."""
-AGENTS = frozenset({"claude", "codex", "pi", "claude-agent-acp"})
-"""Agents whose turns are taken up: those with which `make outlive` was run."""
 LEASE_S = 15 * 60
 """Seconds that a working agent goes on without a server."""
 LIMIT_CALLS = 5_000
@@ -279,7 +277,7 @@ class Tapes:
     def begin(self, session_id: str, agent: Agent) -> Tape | None:
         """A tape for an agent that is to be started. None if it ends with its server."""
         tape = Tape(self, session_id, lambda: None)
-        if agent.spec.name not in AGENTS:
+        if agent.located.path is None or agent.spec.program.transport == "http":  # in this process, or asked over HTTP
             return None
         if not tape.hold.fits:
             log.warning("tape.path_too_long", folder=str(self.folder), do="Set data_dir to a shorter path.")

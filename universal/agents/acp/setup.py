@@ -291,9 +291,8 @@ class Setup:
 
     def note_change(self, change: Change, result: Msg) -> None:
         config = change.params.get("configId")
-        for option in self.options:
-            if option.get("id") == config:
-                option["currentValue"] = change.value
+        value: Msg = {"currentValue": change.value}  # in a new option: the journal keeps the agent's own line
+        self.options = [{**option, **(value if option.get("id") == config else {})} for option in self.options]
         if change.method == "session/set_mode":
             self.mode_now = change.value
         self.read_options(result.get("configOptions"))

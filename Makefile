@@ -26,7 +26,7 @@ cluster: .venv/.dev  ## NATS, servers with agents and a front on this machine: m
 cluster-chaos: .venv/.dev  ## faults on a cluster at work, its promises checked: make cluster-chaos [NODES=4] [SESSIONS=200] [SECONDS=180] [SEED=1] [SEEDS=1]
 	$(BIN)python -m tools.chaos --nodes $(or $(NODES),4) --sessions $(or $(SESSIONS),200) --seconds $(or $(SECONDS),180) --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1)
 
-outlive: .venv/.dev  ## turns of four agents over kill -9, restarts and aborts of their server, with a seed of chance
+outlive: .venv/.dev  ## turns over kill -9, restarts and aborts of their server, with a seed of chance
 	$(BIN)pytest -q tests/e2e/test_outlive.py -m "e2e" $(ARGS)
 
 test: .venv/.dev  ## all tests but the slow, the end-to-end ones, and those that measure (`make micro`)

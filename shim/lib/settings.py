@@ -456,7 +456,7 @@ class Settings(BaseModel):
 
     outlive: bool = Field(
         default=False,
-        description="Whether a turn of Claude Code, Codex, Pi or claude-agent-acp goes on when the server restarts or dies "
+        description="Whether a turn goes on when the server restarts or dies, with any agent but OpenCode "
         "(docs/architecture.md). No agents wait for sessions then. A service must be installed again after a change.",
     )
 

@@ -200,20 +200,23 @@ def detach(argv: Sequence[str], *, environment: ChildEnvironment, log: TextIO) -
     return process.pid
 
 
-async def hold(folder: Path, secret: bytes, argv: Sequence[str], *, cwd: str, environment: ChildEnvironment) -> int:
-    """Start a holder with an agent. Out: the agent's pid. If nobody attaches, both end soon. Raises OSError, ValueError."""
-    parts = [cwd, str(len(argv)), *argv, *(f"{name}={value}" for name, value in environment.items())]
-    if any("\0" in part for part in parts):
-        raise ValueError("embedded null byte")
-    spec = b"\0".join([secret.hex().encode(), *map(os.fsencode, parts)])
-    process = await start(
-        [*HOLDER, str(folder)], cwd=str(folder), environment=child_environment({}, {}), stdin=PIPE, stderr=DEVNULL
-    )
+async def waiting_holder() -> Process:
+    """Start a holder that waits for `hold`. It ends with us, or when its stdin is closed. Raises OSError."""
+    return await start(HOLDER, cwd="/", environment=child_environment({}, {}), stdin=PIPE, stderr=DEVNULL)
+
+
+async def hold(
+    holder: Process, folder: Path, secret: bytes, argv: Sequence[str], *, cwd: str, environment: ChildEnvironment
+) -> int:
+    """Start an agent on a holder. Out: the agent's pid. If nobody attaches, both end soon. Raises OSError, ValueError."""
+    parts = [str(folder), secret.hex(), cwd, str(len(argv)), *argv, *(f"{key}={value}" for key, value in environment.items())]
     try:
+        if any("\0" in part for part in parts):
+            raise ValueError("embedded null byte")
         async with asyncio.timeout(HOLD_S):
-            answer, _ = await process.communicate(spec)
+            answer, _ = await holder.communicate(b"\0".join(map(os.fsencode, parts)))
     except BaseException:  # a cancelled start leaves no program
-        await end(process)
+        await end(holder)
         raise
     if answer.isdigit():
         return int(answer)

@@ -13,6 +13,7 @@ import asyncio
 import os
 import signal
 import socket
+from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -61,16 +62,48 @@ class NumberedLine(bytes):
         return line
 
 
+class HolderStart:
+    """A holder that starts while its agent is not needed yet: its interpreter takes some time."""
+
+    def __init__(self) -> None:
+        self._start: asyncio.Task[Process] | None = None
+
+    def begin(self) -> None:
+        """Start one, unless one waits."""
+        if self._start is None:
+            self._start = asyncio.create_task(child_process.waiting_holder(), name="start of a holder")
+
+    async def take(self) -> Process:
+        """A holder that waits for its agent. Raises OSError."""
+        self.begin()
+        start, self._start = self._start, None
+        assert start is not None
+        try:
+            holder = await asyncio.shield(start)
+        except asyncio.CancelledError:
+            self._start = start
+            raise
+        return holder if holder.returncode is None else await child_process.waiting_holder()
+
+    async def close(self) -> None:
+        """End the one that waits, if there is one."""
+        if self._start is not None:
+            with suppress(OSError):
+                await child_process.end(await self.take())
+
+
 class Hold(NamedTuple):
     """What a server must know of a holder: its folder, its secret (hex), and the token of the agent's processes.
 
     commit  waits until all that led to the lines written so far is stored
+    starts  where its holder comes from
     """
 
     folder: Path
     secret: str
     token: str
     commit: Callable[[], Awaitable[None]]
+    starts: HolderStart
 
     @property
     def fits(self) -> bool:
@@ -86,8 +119,10 @@ def record(kind: bytes, data: bytes = b"") -> bytes:
 class _Link(asyncio.Protocol):
     """The connection with a holder. Towards `Pipes` and `AgentProcess` it stands for asyncio's transports of a process."""
 
-    def __init__(self, pipes: Pipes, pid: int) -> None:
+    def __init__(self, pipes: Pipes, pid: int, commit: Callable[[], Awaitable[None]]) -> None:
         self.pid = pid
+        self._commit = commit
+        self._closing: asyncio.Task[None] | None = None
         self.pipes = pipes
         self.socket: asyncio.Transport | None = None
         self.has_left = False
@@ -197,7 +232,13 @@ class _Link(asyncio.Protocol):
             self.socket.close()
 
     def close(self) -> None:
-        """Let the holder end. It is heard until it has: a socket that is closed with something unread loses what was sent."""
+        """Let the holder end, once all that its agent has said is stored: the next server needs it until then."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name=f"end of the holder of {self.pid}")
+
+    async def _close(self) -> None:
+        """The holder is heard until it has ended: a socket that is closed with something unread loses what was sent."""
+        await self._commit()
         self.send(b"L", bytes(8))
         self.send(b"F")
         if self.socket is not None and not self._has_ended and not self.socket.is_closing():
@@ -210,7 +251,7 @@ class _Link(asyncio.Protocol):
 async def _attach(hold: Hold, pid: int) -> _Link:
     """Attach to a holder. Raises OSError."""
     pipes = Pipes()
-    link = _Link(pipes, pid)
+    link = _Link(pipes, pid, hold.commit)
     loop = asyncio.get_running_loop()
     pipes.connection_made(cast(asyncio.BaseTransport, link))
     try:
@@ -256,8 +297,9 @@ class HeldProcess(AgentProcess):
         environment = child_environment(env, {**agent_shell(env), **spec.env}, hold.token)
         try:
             hold.folder.mkdir(parents=True, mode=0o700)
+            holder = await hold.starts.take()
             pid = await child_process.hold(
-                hold.folder, bytes.fromhex(hold.secret), spec.argv, cwd=spec.cwd, environment=environment
+                holder, hold.folder, bytes.fromhex(hold.secret), spec.argv, cwd=spec.cwd, environment=environment
             )
             link = await _attach(hold, pid)
         except BaseException as error:  # a cancelled start leaves nothing; a holder to which nobody comes ends

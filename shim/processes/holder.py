@@ -1,10 +1,10 @@
 """Holds the pipes of one agent, so that the agent goes on while no server runs. A program of its own; nothing imports it.
 
-    python -I -S holder.py FOLDER      the folder exists, is private, and has no holder
+    python -I -S holder.py
 
-Stdin has the parts of `held_process.spec_of`. Stdout gets the agent's pid, or `!errno path` if it did not start. Then the
-program leaves its starter and holds the agent until somebody takes its end, or its lease is over.
-Then nothing is left of it.
+Stdin has the parts of `child_process.hold`; until then the program waits, and it ends if there are none. The folder exists, is
+private, and has no holder. Stdout gets the agent's pid, or `!errno` if it did not start. Then the program leaves its starter and
+holds the agent until somebody takes its end, or its lease is over. Then nothing is left of it.
 
 FOLDER/tape is append-only: all that the agent says. FOLDER/s is a Unix socket for one server at a time. Both speak in
 records of `u32 length | kind | bytes` (little-endian); numbers are u64:
@@ -25,7 +25,6 @@ half of its memory.
 
 import _socket
 import select
-import sys
 import time
 from posix import (
     O_APPEND,
@@ -40,6 +39,7 @@ from posix import (
     dup2,
     fork,
     ftruncate,
+    getcwd,
     killpg,
     listdir,
     pipe,
@@ -337,13 +337,12 @@ class Holder:
     def leave(self) -> None:
         for name in listdir("."):
             unlink(name)
-        rmdir(self.folder)
+        rmdir(getcwd())
         _exit(0)
 
     # --- its life
 
-    def run(self, folder: str) -> None:
-        self.folder = folder
+    def run(self) -> None:
         while True:
             self.turn()
 
@@ -373,13 +372,15 @@ class Holder:
             self.descend()
 
 
-def main(folder: str) -> None:
+def main() -> None:
     """Start an agent and hold it."""
     umask(0o077)
     text = b""
     while piece := read(0, READ_BYTES):
         text += piece
-    secret, directory, count, *rest = text.split(b"\0")
+    if not text:  # its server has ended, or wants no holder
+        return
+    folder, secret, directory, count, *rest = text.split(b"\0")
     argv, variables = rest[: int(count)], rest[int(count) :]
     if fork():
         _exit(0)
@@ -399,8 +400,8 @@ def main(folder: str) -> None:
     null = open_file("/dev/null", O_RDWR)
     for descriptor, file in enumerate((null, null, open_file("log", O_RDWR | O_CREAT | O_APPEND, 0o600))):
         dup2(file, descriptor)
-    holder.run(folder)
+    holder.run()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -8,6 +8,10 @@ A prompt is a word and what it is about:
     read PATH, read PATH LINE LIMIT, write PATH TEXT
     exec ARG...     a program without a shell
     elsewhere LINE  as run, in another directory
+    allow CALL      asks a person, and says the answer
+    WORD // WORD    one after the other
+
+With an argument it appends each line that it gets to that file.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import json
 import sys
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 IDS = count()
@@ -26,12 +31,19 @@ def write(**message: Any) -> None:
     sys.stdout.flush()
 
 
+def read(line: str) -> dict[str, Any]:
+    if sys.argv[1:]:
+        with Path(sys.argv[1]).open("a") as log:
+            log.write(line)
+    return json.loads(line)
+
+
 def ask(method: str, **params: Any) -> dict[str, Any]:
     """The answer of the client, with `result` or `error`."""
     id_ = next(IDS)
     write(id=id_, method=method, params={"sessionId": "s", **params})
     for line in sys.stdin:
-        told = json.loads(line)
+        told = read(line)
         if told.get("method") == "session/cancel":
             STATE["cancelled"] = True
         elif told.get("id") == id_ and "method" not in told:
@@ -65,6 +77,8 @@ def run(call: str, **command: Any) -> str:
 
 
 def answer(text: str, number: int) -> str:
+    if " // " in text:
+        return " ".join(answer(step, 10 * number + place) for place, step in enumerate(text.split(" // ")))
     word, _, rest = text.partition(" ")
     call = f"call_{number}"
     if word == "run":
@@ -74,6 +88,12 @@ def answer(text: str, number: int) -> str:
         return run(call, command=program, args=args, env=[{"name": "MY", "value": "own"}])
     if word == "elsewhere":
         return run(call, command=rest, cwd="/")
+    if word == "allow":
+        update("tool_call", toolCallId=call, title=rest, kind="execute", status="pending", rawInput={"command": rest})
+        options = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
+        told = ask("session/request_permission", toolCall={"toolCallId": call, "title": rest}, options=options)
+        update("tool_call_update", toolCallId=call, status="completed")
+        return str(told["result"]["outcome"].get("optionId"))
     if word == "background":
         return str(ask("terminal/create", command=rest)["result"])
     if word == "many":
@@ -92,7 +112,7 @@ def answer(text: str, number: int) -> str:
 
 NUMBERS = count(1)
 for line in sys.stdin:
-    told = json.loads(line)
+    told = read(line)
     method = told.get("method")
     if method == "initialize":
         able = told["params"]["clientCapabilities"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shim.processes.agent_pipes import AgentProcess, Waits
-from shim.processes.held_process import HeldProcess, Hold, NumberedLine
+from shim.processes.held_process import HeldProcess, Hold, HolderStart, NumberedLine
 from universal.launch import Exit, LaunchSpec
 
 FAKES = Path(__file__).resolve().parent.parent / "fakes"
@@ -78,7 +78,7 @@ async def no_commit() -> None:
 
 def new_hold(folder: Path) -> Hold:
     token = secrets.token_hex(8)
-    return Hold(folder / token, secrets.token_hex(32), token, no_commit)
+    return Hold(folder / token, secrets.token_hex(32), token, no_commit, HolderStart())
 
 
 @dataclass

@@ -9,13 +9,17 @@ import resource
 import socket
 import stat
 import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from shim.lib.errors import AgentNotFound
 from shim.processes import child_process, held_process, holder
-from shim.processes.held_process import Hold, record
+from shim.processes.child_environment import ChildEnvironment, child_environment
+from shim.processes.held_process import Hold, HolderStart, record
 from tests.process.support import BOUND_S, NumberedProcess, Nursery, ProcessLog, has_died, is_live, new_hold, until_empty
 from universal.launch import LaunchSpec
 
@@ -25,11 +29,12 @@ HOLDERS = {int(path.name.split(".")[0].removeprefix("holder_")): path for path i
 """Version that it speaks -> a holder as it was. It may run while a newer server comes."""
 
 
-async def begin(folder: Path, fake: str, *args: str) -> tuple[NumberedProcess, ProcessLog]:
+async def begin(folder: Path, fake: str, *args: str, starts: HolderStart | None = None) -> tuple[NumberedProcess, ProcessLog]:
     """Start a fake agent that is not ended with the test's processes."""
-    seen = ProcessLog()
+    seen, hold = ProcessLog(), new_hold(folder)
+    hold = hold._replace(starts=starts or hold.starts)
     process = await NumberedProcess.spawn_on(
-        new_hold(folder), Nursery().spec(fake, *args), dict(os.environ), on_lines=seen.on_lines, on_exit=seen.on_exit
+        hold, Nursery().spec(fake, *args), dict(os.environ), on_lines=seen.on_lines, on_exit=seen.on_exit
     )
     return process, seen
 
@@ -76,8 +81,42 @@ def is_old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if request.param is not None:
         program = tmp_path_factory.mktemp("old") / "holder.py"
         program.write_bytes(lzma.decompress(HOLDERS[request.param].read_bytes()))
-        monkeypatch.setattr(child_process, "HOLDER", (*child_process.HOLDER[:-1], str(program)))
+        monkeypatch.setattr(child_process, "hold", partial(hold_as_version_1, program))
     return request.param is not None
+
+
+async def hold_as_version_1(
+    program: Path, present: Process, folder: Path, secret: bytes, argv: Sequence[str], *, cwd: str, environment: ChildEnvironment
+) -> int:
+    """Start an agent on a holder as its own release did: with the folder as its argument."""
+    await child_process.end(present)
+    command = [*child_process.HOLDER[:-1], str(program), str(folder)]
+    holder = await child_process.start(command, cwd=str(folder), environment=child_environment({}, {}), stdin=PIPE)
+    parts = [secret.hex(), cwd, str(len(argv)), *argv, *(f"{name}={value}" for name, value in environment.items())]
+    answer, _ = await holder.communicate("\0".join(parts).encode())
+    return int(answer)
+
+
+async def test_a_holder_that_waits_serves_one_agent_and_ends_with_its_stdin(tmp_path: Path) -> None:
+    starts = HolderStart()
+    starts.begin()
+    waiting = await starts.take()
+    assert waiting.stdin is not None
+    waiting.stdin.close()
+    assert await waiting.wait() == 0
+    starts.begin()
+    dead = await starts.take()
+    await child_process.end(dead)
+    starts._start = asyncio.create_task(as_result(dead))
+    process, seen = await begin(tmp_path, "echo.py", starts=starts)
+    await seen.wait_for_line(b"ready")
+    await process.stop()
+    starts.begin()
+    await starts.close()
+
+
+async def as_result(process: Process) -> Process:
+    return process
 
 
 async def test_a_holder_of_each_release_works_with_this_server(is_old: bool, tmp_path: Path) -> None:
@@ -310,4 +349,4 @@ def test_the_version_stands_in_both_programs() -> None:
 def test_a_long_path_fits_no_socket(tmp_path: Path) -> None:
     hold = new_hold(tmp_path)
     assert hold.fits
-    assert not Hold(tmp_path / ("x" * 100), hold.secret, hold.token, hold.commit).fits
+    assert not Hold(tmp_path / ("x" * 100), hold.secret, hold.token, hold.commit, hold.starts).fits

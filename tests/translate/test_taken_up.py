@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shim.lib.clock import ManualClock
+from shim.processes.held_process import HolderStart
 from shim.sessions.session.lost_turns import NotExact, Open, read_calls, replay
 from shim.sessions.session.tape import CALLS, Tape
 from tests.support import recordings
@@ -21,10 +22,10 @@ CUTS = 6
 NAMES = [name for name in recordings.names() if recordings.is_ours(name)]
 
 
-class Kept:
+class CallStore:
     """What a store keeps of tapes, as JSON."""
 
-    clock, folder = ManualClock(), Path("/held")
+    clock, folder, starts = ManualClock(), Path("/held"), HolderStart()
 
     def __init__(self) -> None:
         self.calls: dict[str, str] = {}
@@ -68,15 +69,15 @@ def plain(outputs: list[Output]) -> list[Any]:
     return [output.data if isinstance(output, WriteLine) else output for output in outputs]
 
 
-def is_told(name: str) -> bool:
+def is_played_daily(name: str) -> bool:
     """Whether a recording is played each time: of the newest versions, scenes with much to go on with."""
     return recordings.is_newest(name) and name.rsplit("/")[-1] in ("task", "question", "queue", "mcp", "abort_tool")
 
 
-@pytest.mark.parametrize("name", [recordings.older_is_slow(name, not is_told(name)) for name in NAMES])
+@pytest.mark.parametrize("name", [recordings.older_is_slow(name, not is_played_daily(name)) for name in NAMES])
 def test_a_codec_that_is_replayed_says_the_same(name: str) -> None:
     recording = recordings.read(name)
-    kept, outputs, lines = Kept(), list[Output](), list[bytes]()
+    kept, outputs, lines = CallStore(), list[Output](), list[bytes]()
     tape, codec = new_tape(kept), codec_of(recording.agent)
     rows = listen(tape, codec, outputs, lines)
     Replay(recording.agent, codec).play(recording)
@@ -95,7 +96,7 @@ def test_a_codec_that_is_replayed_says_the_same(name: str) -> None:
 @pytest.mark.parametrize("key", ["outputs", "writes"])
 def test_a_row_that_does_not_fit_is_refused(key: str) -> None:
     recording = recordings.read(NAMES[0])
-    kept, lines = Kept(), list[bytes]()
+    kept, lines = CallStore(), list[bytes]()
     tape, codec = new_tape(kept), codec_of(recording.agent)
     rows = listen(tape, codec, [], lines)
     Replay(recording.agent, codec).play(recording)

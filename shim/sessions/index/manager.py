@@ -120,10 +120,14 @@ class SessionManager:
         if tasks:
             await asyncio.wait(tasks)
         spares = () if self.deps.spares is None else (self.deps.spares.close(),)
-        ended = [actor for actor in self.index.actors() if not lost_turns.leave(actor, self.deps.tapes)]
+        left = [actor for actor in self.index.actors() if lost_turns.leave(actor, self.deps.tapes)]
+        ended = [actor for actor in self.index.actors() if actor not in left]
         if busy := [actor.main.id for actor in ended if actor.main.machine.busy]:
             log.warning("turns.ended", sessions=busy, why="the server stops")
-        await asyncio.gather(*(actor.close() for actor in ended), *spares)
+        starts = (actor.dispatcher.close() for actor in left)
+        await asyncio.gather(*(actor.close() for actor in ended), *starts, *spares)
+        if self.deps.tapes is not None:
+            await self.deps.tapes.starts.close()
         await self._checkpoints.close()
         self.index.retry()
 

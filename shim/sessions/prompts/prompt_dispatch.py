@@ -177,6 +177,7 @@ class PromptDispatcher:
             self._send(pending)
             return
         self.waiting_key = key
+        self._process.expect()
         if self._launch is None or self._launch.done():
             self._launch = asyncio.get_running_loop().create_task(self._launch_agent(), name=f"launch {self._state.id}")
 
@@ -187,8 +188,7 @@ class PromptDispatcher:
 
     def forget(self) -> None:
         """Forget the dispatched prompt, which is answered or lost, and cancel a prompt that waits for its agent."""
-        current, waiting = self.current_key, self.waiting_key
-        self.current_key = self.waiting_key = None
+        current, waiting, self.current_key, self.waiting_key = self.current_key, self.waiting_key, None, None
         if self._loss.native is not None and self._process.agent is not None:  # the new conversation has failed too
             self._process.drop(kill=False)
             self._native[self._process.agent] = self._loss.native  # the next prompt tries the old one again
@@ -657,8 +657,8 @@ class Offers:
 
     def restore(self, said: JsonObject) -> None:
         """Go on with the offers of a server that has ended. Nobody waits any more for one that was to come back."""
-        for key, (carried, entry) in said["offered"].items():
-            self._dispatches[key] = PromptDispatch(self._queue.pending[key].prompt, tuple(carried), entry)
+        offered, pending = said["offered"].items(), self._queue.pending
+        self._dispatches = {key: PromptDispatch(pending[key].prompt, tuple(ids), entry) for key, (ids, entry) in offered}
         self._declined = set(said["declined"])
 
     def lose(self) -> None:

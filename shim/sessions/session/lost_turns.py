@@ -70,7 +70,7 @@ def state_of(actor: SessionActor) -> JsonObject | None:
     """What the row of a tape says of its session. None if nobody could go on: while the server itself does some of the work."""
     main, dispatcher, process, children = actor.main, actor.dispatcher, actor.process, actor.children.states
     is_behind = main.journal.is_behind or any(child.journal.is_behind for child in children.values())
-    if actor.local_work.is_running or process.edits.is_waiting or is_behind or process.agent is None:
+    if actor.local_work.is_running or process.edits.is_waiting or is_behind:
         return None
     return {
         "is_busy": main.machine.busy,
@@ -110,13 +110,11 @@ def watch(actor: SessionActor, tape: Tape) -> None:
 def leave(actor: SessionActor, tapes: Tapes | None) -> bool:
     """Let a working agent go on without this server. False if it is to be ended."""
     tape = actor.process.tape
-    if tapes is None or not tapes.leaves or tape is None or tape.process is None or not actor.main.machine.busy:
-        return False
-    if tape.row() is None:
+    if tapes is None or not tapes.leaves or tape is None or not actor.main.machine.busy or tape.row() is None:
         return False
     tape.renew_lease(is_busy=True)
     actor.process.leave()
-    log.info("tape.left", session_id=actor.main.id, pid=tape.process.pid)
+    log.info("tape.left", session_id=actor.main.id, pid=tape.process.pid if tape.process is not None else None)
     return True
 
 
@@ -258,9 +256,42 @@ class _Replay:
 
     async def take_up(self, actor: SessionActor) -> None:
         """Go on with the turn. Raises NotExact, OSError, and what values of another form raise."""
-        main, deps, row, said = self._main, self._deps, self._row, self._said
-        if not said["is_busy"]:
+        if not self._said["is_busy"]:
             raise NotExact("no turn runs")
+        if self._row["pid"] is None:
+            await self._start_again(actor)
+        else:
+            await self._attach(actor)
+
+    async def _start_again(self, actor: SessionActor) -> None:
+        """Start an agent for a prompt that none has: the server has ended before."""
+        await asyncio.to_thread(process_family.end_owned, self._row["token"])
+        current, waiting = self._said["prompts"]
+        prompts = await self._prompts(current, waiting)
+        if any(turn is not None for _, turn in self._said["children"].values()):
+            raise NotExact("a subagent works")
+        _go_on(self._main, self._said)
+        self._tapes.remove(self._main.id, int(self._row["calls"]))
+        self._restore(actor, prompts)
+        self._main.withdraw_requests()  # those of the server itself: it asks again
+        actor.snapshots.look()
+        actor.dispatcher.dispatch(waiting)
+
+    def _restore(self, actor: SessionActor, prompts: dict[str, PendingPrompt]) -> None:
+        main, said, dispatcher, current = self._main, self._said, actor.dispatcher, self._said["prompts"][0]
+        main.config_at_start = self._deps.config_now(actor.directory)
+        actor.refused_turn, actor.has_own_work = said["marks"]
+        actor.prompt_queue.pending |= prompts
+        dispatcher.current_key, dispatcher.turn_id, dispatcher.answer = current, main.turn_id, self._open.answer
+        if current is not None:
+            dispatcher.unattended = prompts[current].unattended_policy
+            actor.gate.cap.begin(prompts[current].caps)
+        _, reads_project, may_use, actor.process.edits.is_on = said["process"]
+        dispatcher.may_use_project_settings, dispatcher.has_project_settings = may_use, reads_project
+        actor.process.chosen = (said["chosen"][0], said["chosen"][1])
+
+    async def _attach(self, actor: SessionActor) -> None:
+        main, deps, row, said = self._main, self._deps, self._row, self._said
         agent = deps.agents.get(said["agent"])
         if agent is None:
             raise NotExact("its agent is not there")
@@ -284,7 +315,7 @@ class _Replay:
             calls = read_calls(await self._deps.store.values(calls_of(main.id)), row, tape.notes)
             due = replay(tape, codec, row, lines, calls, self._open)
             current, waiting = said["prompts"]
-            prompts = await self._prompts(TurnMachine.of_json(said["machine"]), current, waiting)
+            prompts = await self._prompts(current, waiting)
             children = {key: await self._load_child(id_) for key, (id_, _) in said["children"].items()}
             for key, (_, turn) in said["children"].items():
                 if turn is not None:
@@ -302,20 +333,11 @@ class _Replay:
         for key, (child, adopt) in children.items():
             actor.children.states[key] = child
             adopt(actor)
-        main.config_at_start = deps.config_now(actor.directory)
-        actor.refused_turn, actor.has_own_work = said["marks"]
-        actor.prompt_queue.pending |= prompts
-        dispatcher = actor.dispatcher
-        dispatcher.current_key, dispatcher.turn_id, dispatcher.answer = current, main.turn_id, self._open.answer
-        if current is not None:
-            dispatcher.unattended = prompts[current].unattended_policy
-            actor.gate.cap.begin(prompts[current].caps)
-        resumes, reads_project, may_use, actor.process.edits.is_on = said["process"]
-        dispatcher.may_use_project_settings, dispatcher.has_project_settings = may_use, reads_project
+        self._restore(actor, prompts)
         seen = await view(agent.spec, self._open.bounds, agent.located.path or "", actor.directory, env)
         actor.process.sandbox.hold(self._open.bounds, self._open.bounds, seen, may_change=True)
         tape.attach(process)
-        actor.process.chosen = (said["chosen"][0], said["chosen"][1])
+        resumes, reads_project, *_ = said["process"]
         take = actor.process.take_up(said["agent"], codec, process, tape, resumes=resumes, reads_project=reads_project)
         for number in sorted(due.keys() - written):
             process.write(NumberedLine.of(due[number], number))
@@ -323,8 +345,9 @@ class _Replay:
         process.begin(said["agent"])
         watch(actor, tape)
 
-    async def _prompts(self, machine: TurnMachine, current: str | None, waiting: str | None) -> dict[str, PendingPrompt]:
+    async def _prompts(self, current: str | None, waiting: str | None) -> dict[str, PendingPrompt]:
         """The prompts of the turn, by their keys."""
+        machine = TurnMachine.of_json(self._said["machine"])
         stored = {prompt.prompt.key: prompt for prompt in self._main.pending_prompts.prompts.values()}
         prompts = {key: stored[key] for key in (*machine.queue, *machine.offers, *([waiting] if waiting else ()))}
         if current is not None and current not in prompts:

@@ -150,8 +150,12 @@ class SessionAgent:
     async def _spawn(self, agent: Agent, options: LaunchOptions, on_lines: OnLines, on_exit: OnExit) -> bool:
         """Start a process. False if it was dropped or has exited before it was ready. Raises AgentError."""
         reaches_by_us = options.bounds is not None and options.bounds.web is not None  # its proxy ends with this server
-        tapes = None if reaches_by_us else self._deps.tapes
-        tape = None if tapes is None else tapes.begin(self._session_id, agent)
+        self.expect()
+        tapes, tape = self._deps.tapes, self.tape
+        if tapes is None or tape is None or reaches_by_us or not tapes.may_hold(tape, agent):
+            if tape is not None:
+                tape.end()
+            self.tape = tape = None
         codec = agent.spec.make(self._deps.ids.factory() if tape is None else tape.new_id)
         if tape is not None:
             tape.listen(codec)
@@ -167,11 +171,15 @@ class SessionAgent:
             handle.kill()
             return False
         self._handle = handle
-        if tapes is not None and tape is not None and (process := on_holder(handle)) is not None:
-            self.tape = tape
+        if tape is not None and (process := on_holder(handle)) is not None:
             tape.attach(process)
-            tapes.watch(tape)
+            tape.touch()
         return True
+
+    def expect(self) -> None:
+        """A prompt waits for a process. If this server ends before one has it, the next server starts one."""
+        if self._deps.tapes is not None and self.tape is None:
+            self.tape = self._deps.tapes.expect(self._session_id)
 
     def take_up(
         self, name: str, codec: Codec, process: AgentHandle, tape: Tape, *, resumes: bool, reads_project: bool
@@ -186,6 +194,8 @@ class SessionAgent:
         """Let the process go on without this server. Commands that it runs by this server end."""
         if self.tape is not None and self.tape.process is not None:
             self.tape.process.leave()
+        elif self._handle is not None:
+            self._handle.kill()
         self._host.drop()
         self._cancel_timers()
 
@@ -376,7 +386,9 @@ class SessionAgent:
 
     async def stop(self) -> None:
         """Drop the process and wait until it has ended."""
-        if (handle := self._detach()) is not None:
+        handle = self._detach()
+        self.expect()
+        if handle is not None:
             await handle.stop()
 
     def drop(self, *, kill: bool) -> bool:

@@ -27,7 +27,7 @@ from shim.lib.clock import Clock
 from shim.lib.errors import StoreError
 from shim.lib.ids import tied_id
 from shim.processes.handle import AgentHandle
-from shim.processes.held_process import HeldProcess, Hold, NumberedLine, sweep
+from shim.processes.held_process import HeldProcess, Hold, HolderStart, NumberedLine, sweep
 from shim.store.writer import GroupWriter
 from universal.codec import Codec, Interrupt, Output, PermissionReply, Prompt, QuestionReply, WriteLine
 from universal.host import CommandEnded, CommandOutput, HostDone
@@ -112,7 +112,7 @@ class Tape:
         if row is not None:
             folder, secret, token = Path(row["folder"]), row["secret"], row["token"]
         self.session_id = session_id
-        self.hold = Hold(folder, secret, token, self._commit)
+        self.hold = Hold(folder, secret, token, self._commit, tapes.starts)
         self.state = state
         self.process: HeldProcess | None = None
         self.began_ms = int(row["began_ms"]) if row is not None else tapes.clock.now_ms()
@@ -123,8 +123,10 @@ class Tape:
         """MCP servers of set-ups, which may have secrets: the holder has them in its memory, and no file does."""
         self.is_exact = True
         """Whether another server could go on."""
+        self.is_over = False
         self._tapes = tapes
         self._lease_s = -1
+        self._short_lease: asyncio.Task[None] | None = None
         self._within = False
 
     def new_id(self, kind: str) -> str:
@@ -207,25 +209,38 @@ class Tape:
 
     def touch(self) -> None:
         """Something has changed: the row is written with it."""
-        if self.due is None:
+        if self.due is None and not self.is_over:
             self._tapes.touch(self)
 
     def row(self) -> JsonObject | None:
-        """The row; None if no server could go on."""
-        state = self.state() if self.process is not None else None
-        if state is None or not self.is_exact:
+        """The row; None if no server could go on. Without a process it could if a prompt waits for one."""
+        state = self.state()
+        if state is None or not self.is_exact or (self.process is None and state["prompts"][1] is None):
             return None
-        assert self.process is not None
         row: JsonObject = {"folder": str(self.hold.folder), "secret": self.hold.secret, "token": self.hold.token}
-        row |= {"pid": self.process.pid, "began_ms": self.began_ms, "lines": self.lines, "outputs": self.outputs}
+        row |= {
+            "pid": self.process.pid if self.process is not None else None,
+            "began_ms": self.began_ms,
+            "lines": self.lines,
+            "outputs": self.outputs,
+        }
         return row | {"writes": self.writes, "calls": self.calls, "state": state}
 
     def renew_lease(self, *, is_busy: bool) -> None:
-        """Tell the holder how long the agent may go on without a server."""
+        """Tell the holder how long the agent may go on without a server. Not before the end of its turn is stored."""
         seconds = LEASE_S if is_busy else 0
-        if self.process is not None and seconds != self._lease_s:
-            self._lease_s = seconds
+        if self.process is None or seconds == self._lease_s:
+            return
+        self._lease_s = seconds
+        if is_busy:
             self.process.lease(seconds)
+        else:
+            self._short_lease = asyncio.create_task(self._shorten_lease(self.process), name=f"lease of {self.session_id}")
+
+    async def _shorten_lease(self, process: HeldProcess) -> None:
+        await self._commit()
+        if self._lease_s == 0:
+            process.lease(0)
 
     async def _commit(self) -> None:
         """Wait until all that has happened is stored."""
@@ -244,6 +259,7 @@ class Tape:
 
     def end(self) -> None:
         """The agent has ended, or is dropped."""
+        self.is_over = True
         self._tapes.forget(self)
 
 
@@ -267,6 +283,7 @@ class Tapes:
     def __init__(self, store: TapeStore, folder: Path, clock: Clock) -> None:
         self.clock = clock
         self.folder = folder
+        self.starts = HolderStart()
         self.watch: Callable[[Tape], None] = Tape.touch
         """Gets each tape whose agent has started."""
         self.leaves = False
@@ -274,15 +291,20 @@ class Tapes:
         self._store = store
         self._touched: dict[Tape, None] = {}
 
-    def begin(self, session_id: str, agent: Agent) -> Tape | None:
-        """A tape for an agent that is to be started. None if it ends with its server."""
+    def expect(self, session_id: str) -> Tape:
+        """A tape for an agent that is to be started. Its holder starts already."""
+        self.starts.begin()
         tape = Tape(self, session_id, lambda: None)
-        if agent.located.path is None or agent.spec.program.transport == "http":  # in this process, or asked over HTTP
-            return None
+        self.watch(tape)
+        return tape
+
+    def may_hold(self, tape: Tape, agent: Agent) -> bool:
+        """Whether an agent can be on a holder. Not one in this process, or over HTTP: it ends with its server."""
+        if agent.located.path is None or agent.spec.program.transport == "http":
+            return False
         if not tape.hold.fits:
             log.warning("tape.path_too_long", folder=str(self.folder), do="Set data_dir to a shorter path.")
-            return None
-        return tape
+        return tape.hold.fits
 
     def touch(self, tape: Tape) -> None:
         """Hold back commits until the row of this tape is written, at the loop's next round."""
@@ -307,9 +329,9 @@ class Tapes:
             tape.lose(error)
 
     def forget(self, tape: Tape) -> None:
-        """Remove a tape from the store."""
+        """Remove a tape from the store, together with what happens in this round: another one may follow it."""
         tape.is_exact = False
-        self._touched.pop(tape, None)
+        self.touch(tape)
         self.remove(tape.session_id, tape.calls)
 
     def remove(self, session_id: str, calls: int) -> None:

@@ -1,0 +1,208 @@
+"""A server is killed at each place where a turn could be lost or doubled, and the next one goes on with the turn."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.e2e.support.children import wait_for
+from tests.process.test_serve import environment
+
+pytestmark = pytest.mark.timeout(600)
+FAKE = Path(__file__).resolve().parent.parent / "fakes" / "acp_hands.py"
+TURN_S, CALL_S, MOST = 120.0, 60.0, 60
+SERVER = """
+import os, sys
+from shim.cli import main
+from shim.processes import child_process, held_process
+from shim.sessions.session import lost_turns, tape
+from shim.store import writer
+
+point, left, armed = sys.argv.pop(1), int(sys.argv.pop(1)), False
+
+def crash():
+    global left
+    left -= armed
+    if left == 0:
+        os.kill(os.getpid(), 9)
+
+def around(real, place):
+    def call(*args, **more):
+        if point == "before " + place:
+            crash()
+        result = real(*args, **more)
+        if point == "after " + place:
+            crash()
+        return result
+    return call
+
+def later(real, place):
+    async def call(*args, **more):
+        if point == "before " + place:
+            crash()
+        result = await real(*args, **more)
+        if point == "after " + place:
+            crash()
+        return result
+    return call
+
+def arm(real):
+    def call(*args):
+        global armed
+        armed = True
+        return real(*args)
+    return call
+
+begin, send = writer.GroupWriter.__init__, held_process._Link.send
+writer.GroupWriter.__init__ = lambda self, commit, *more: begin(self, around(commit, "a commit"), *more)
+given = around(send, "a line for the agent")
+held_process._Link.send = lambda self, kind, data=b"": (given if kind == b"W" else send)(self, kind, data)
+child_process.hold = later(child_process.hold, "the start of an agent")
+tape.Tapes.expect = arm(tape.Tapes.expect)
+held_process._Link.data_received = around(held_process._Link.data_received, "lines of the agent")
+for place, owner, name in (("attaching", held_process.HeldProcess, "attach"), ("going on", lost_turns._Replay, "_resume")):
+    setattr(owner, name, later(getattr(owner, name), place))
+    if point.endswith(place):
+        armed = True
+sys.exit(main())
+"""
+
+
+class Place:
+    """A server that is started again after each death, one session, and a log of what its agent has got."""
+
+    def __init__(self, home: Path, point: str, number: int) -> None:
+        self.home, self.log, self.crashes = home, home / "agent.log", 0
+        self.point, self.number = point, number
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        agents = json.dumps({"hands": {"command": [sys.executable, str(FAKE), str(self.log)]}})
+        settings = {"SHIM_AGENTS": agents, "SHIM_OUTLIVE": "true", "SHIM_SANDBOX": "off", "SHIM_DEFAULT_AGENT": "hands"}
+        argv = [sys.executable, "-c", SERVER, self.point, str(self.number), "serve", "--port", str(self.port)]
+        argv += ["--directory", str(self.home), "--data-dir", str(self.home / "data")]
+        with (self.home / "log").open("ab") as log:
+            self.process = subprocess.Popen(argv, env=environment(self.home, **settings), stdout=log, stderr=log)
+        wait_for(self.is_up, TURN_S, lambda: (self.home / "log").read_text()[-3000:])
+
+    def is_up(self) -> bool:
+        try:
+            return self.ask("GET", "/global/health") is not None
+        except (OSError, http.client.HTTPException):
+            return self.process is not None and self.process.poll() is not None
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}, method=method)
+        with urlopen(request, timeout=CALL_S) as answer:
+            text = answer.read()
+            return json.loads(text) if text else None
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask until a server answers. One that was killed is started again, and is not killed any more."""
+        while True:
+            try:
+                return self.ask(method, path, body)
+            except (URLError, OSError, http.client.HTTPException):
+                assert self.process is not None
+                assert self.process.wait(CALL_S) == -signal.SIGKILL, (self.home / "log").read_text()[-3000:]
+                assert self.crashes < 1
+                self.crashes += 1
+                self.point = "never"
+                self.start()
+                if (
+                    method == "POST"
+                    and path.endswith("/prompt_async")
+                    and self.call("GET", path.replace("prompt_async", "message"))
+                ):
+                    return None
+
+    def lines(self) -> Counter[str]:
+        """How often the agent got each method, or an answer."""
+        text = self.log.read_text() if self.log.exists() else ""
+        return Counter(json.loads(line).get("method", "answer") for line in text.splitlines())
+
+    def events(self, session: str) -> Counter[str]:
+        with closing(sqlite3.connect(f"file:{self.home / 'data' / 'opencode-shim.db'}?mode=ro", uri=True)) as database:
+            rows = database.execute("SELECT sequence, type FROM event WHERE session_id = ? ORDER BY sequence", (session,))
+            found = rows.fetchall()
+        assert [sequence for sequence, _ in found] == list(range(1, len(found) + 1))
+        return Counter(kind for _, kind in found)
+
+
+@contextmanager
+def run_place(home: Path, point: str, number: int) -> Iterator[Place]:
+    with ExitStack() as stack:
+        place = Place(home, point, number)
+        place.start()
+        stack.callback(lambda: place.process and (place.process.send_signal(signal.SIGINT), place.process.wait(CALL_S)))
+        yield place
+
+
+def play(place: Place) -> None:
+    """One turn with a permission and a file, over whatever happens to the server. The laws of a turn hold."""
+    (place.home / "notes.txt").write_text("some notes")
+    session = place.call("POST", "/session", {})["id"]
+    text = f"allow touch x // read {place.home / 'notes.txt'}"
+    place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
+
+    def is_idle() -> bool:
+        for request in place.call("GET", "/permission"):
+            place.call("POST", f"/permission/{request['id']}/reply", {"reply": "once"})
+        return session not in place.call("GET", "/session/status")
+
+    wait_for(is_idle, TURN_S, lambda: (place.home / "log").read_text()[-3000:])
+    messages = place.call("GET", f"/session/{session}/message")
+    said = [part["text"] for message in messages[1:] for part in message["parts"] if part["type"] == "text"]
+    assert [message["info"]["role"] for message in messages] == ["user", "assistant", "assistant"], messages
+    assert said == ['allow_once {"content": "some notes"}'], said
+    events = wait_for(lambda: (found := place.events(session))["turn.ended"] and found, TURN_S, "no end is stored")
+    assert (events["turn.started"], events["turn.ended"], events["error"]) == (1, 1, 0), events
+    assert events["permission.requested"] == events["permission.resolved"] > 0, events
+    assert place.lines()["session/prompt"] == 1, "the agent gets a prompt once"
+    assert place.lines()["answer"] == 2, "and each answer once"
+
+
+PLACES = ("a commit", "a line for the agent", "lines of the agent", "the start of an agent")
+POINTS = [f"{when} {place}" for place in PLACES for when in ("before", "after")]
+FIRST = {"a commit": 3, "a line for the agent": 4, "lines of the agent": 4, "the start of an agent": 1}
+"""Place -> how often it was passed before the server is killed, in the short form: in the middle of the turn."""
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_turn_goes_on_in_the_next_server(tmp_path: Path, point: str) -> None:
+    with run_place(tmp_path, point, FIRST[point.partition(" ")[2]]) as place:
+        play(place)
+        assert place.crashes == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("point", POINTS)
+def test_a_turn_goes_on_wherever_its_server_is_killed(tmp_path: Path, point: str) -> None:
+    """At each time that the place is passed, until it is passed no more."""
+    for number in range(1, MOST):
+        home = tmp_path / str(number)
+        home.mkdir()
+        with run_place(home, point, number) as place:
+            play(place)
+            if not place.crashes:
+                break
+    assert 1 < number < MOST, number

@@ -116,7 +116,7 @@ class Drain:
 async def _first_end(entries: Sequence[SessionEntry]) -> None:
     """Wait for the end of one of these turns, at most CHECK_S."""
     states = [entry.state for entry in entries if entry.state is not None]
-    states += [child for entry in entries if entry.actor is not None for child in entry.actor.children.states.values()]
+    states += [child for entry in entries if entry.actor is not None for child in entry.actor.children]
     waits = [asyncio.ensure_future(state.idle()) for state in states if state.machine.busy]
     if waits:
         await asyncio.wait(waits, timeout=CHECK_S, return_when=asyncio.FIRST_COMPLETED)

@@ -580,7 +580,7 @@ class SessionManager:
         actor = self._actor_of(entry)
         await actor.close(delete=True)
         await _abort_below(self, session_id)
-        for state in (main, *actor.children.states.values()):
+        for state in (main, *actor.children):
             if state.ended is None or state.ended.terminated_by != "daemon":
                 state.record(EventType.SESSION_ENDED, termination_data())
                 self._state_changed(state)

@@ -613,11 +613,9 @@ class Offers:
         waiting = machine.queue
         while waiting and answered is not None and machine.state == "running" and self._process.may_steer:
             pending = self._queue.pending.get(waiting[0])
-            if (
-                pending is None
-                or waiting[0] in self._declined
-                or not (_joins(pending, answered) and (pending.user_prompt.details.delivery or self._deps.steers))
-            ):
+            if pending is None or waiting[0] in self._declined or not _joins(pending, answered):
+                return
+            if not (pending.user_prompt.details.delivery or self._deps.steers):
                 return
             key = pending.prompt.key
             self._turn.apply(Input.OFFERED, key)
@@ -627,8 +625,7 @@ class Offers:
             self._process.steer(self._dispatches[key].prompt)
 
     def take(self, key: str) -> None:
-        dispatch = self._dispatches.pop(key, None)
-        if dispatch is None or key not in self._state.machine.offers:
+        if (dispatch := self._dispatches.pop(key, None)) is None or key not in self._state.machine.offers:
             return
         self._queue.drop_parked(dispatch.carried)
         self._state.status("prompt", state="handed", **dispatch.journal_entry)
@@ -652,7 +649,7 @@ class Offers:
 
     def to_json(self) -> JsonObject:
         """What is offered, and what was declined, as `restore` takes it."""
-        offered = {key: [list(one.carried), one.journal_entry] for key, one in self._dispatches.items()}
+        offered: JsonObject = {key: [list(one.carried), one.journal_entry] for key, one in self._dispatches.items()}
         return {"offered": offered, "declined": sorted(self._declined)}
 
     def restore(self, said: JsonObject) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeAlias, TypeVar
@@ -73,6 +73,9 @@ class ChildSessions:
     def __init__(self, parent: SessionActor) -> None:
         self._parent = parent
         self.states: dict[str, SessionState] = {}
+
+    def __iter__(self) -> Iterator[SessionState]:
+        return iter(self.states.values())
 
     @property
     def is_busy(self) -> bool:

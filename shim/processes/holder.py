@@ -106,13 +106,13 @@ class Holder:
         self.written: set[int] = set()
         self.pending = bytearray()
         self.lease_s = FIRST_LEASE_S
-        self.away_since = time.monotonic()
         self.wanted: dict[int, int] = {}
         self.stdin = self.stdout = self.stderr = self.pidfd = -1
         self.closes_stdin = False
         self.pid = 0
         """The agent's, or 0 once it has exited."""
-        self.next_step_at = 0.0
+        self.next_step_at = time.monotonic() + FIRST_LEASE_S
+        """When the end of an agent without a server begins, or goes on."""
         self.step = 0
 
     # --- the tape
@@ -288,7 +288,7 @@ class Holder:
         self.sent = offset
         self.server = guest
         self.is_deaf = False
-        self.step, self.next_step_at = 0, 0.0
+        self.step = 0
         self.feed()
 
     def leave_server(self) -> None:
@@ -296,7 +296,7 @@ class Holder:
         self.close(self.server.detach())
         self.server = None
         self.heard.clear()  # the rest of a frame: it is sent again
-        self.away_since = time.monotonic()
+        self.next_step_at = time.monotonic() + self.lease_s
 
     def listen(self) -> None:
         try:
@@ -347,8 +347,7 @@ class Holder:
             self.turn()
 
     def turn(self) -> None:
-        due = self.next_step_at or self.away_since + self.lease_s
-        wait_s = 3600.0 if self.server is not None else due - time.monotonic()
+        wait_s = 3600.0 if self.server is not None else self.next_step_at - time.monotonic()
         if self.unwritten or (self.pidfd < 0 and self.pid):
             wait_s = min(wait_s, LOOK_S)
         for descriptor, _ in self.poll.poll(max(wait_s, 0.0) * 1000):
@@ -366,7 +365,7 @@ class Holder:
         self.look()
         if self.unwritten:
             self.write_tape()
-        if self.server is None and time.monotonic() >= (self.next_step_at or self.away_since + self.lease_s):
+        if self.server is None and time.monotonic() >= self.next_step_at:
             if not self.pid:
                 self.leave()
             self.descend()

@@ -232,7 +232,7 @@ def test_agents_of_ones_own(here: Path) -> None:
     assert settings.agents["mine"].env["KEY"].get_secret_value() == "secret"
     assert "secret" not in settings.model_dump_json()
     names = list(agents_of(settings))
-    assert names[-4:] == ["mine", "opencode", "opencode2", "mock"]
+    assert names[-5:] == ["mine", "opencode", "opencode2", "kilo-serve", "mock"]
 
 
 def test_the_program_of_open_code_2_can_be_named(here: Path) -> None:

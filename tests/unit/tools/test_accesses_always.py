@@ -70,15 +70,15 @@ MCP = "mcpServer/elicitation/request"
 MORE = "item/permissions/requestApproval"
 CALL = {"codex_approval_kind": "mcp_tool_call"}
 CASES: dict[str, tuple[str, Any, tuple[str, tuple[str, ...], tuple[str, ...]]]] = {
-    "acp title": (
+    "acp MCP title": (
         "own",
         lambda: acp(kind="other", title="get (db MCP Server)", rawInput={"a": 1}),
-        ("other", ("get (db MCP Server)",), ("get (db MCP Server)",)),
+        ("db_get", ("*",), ("*",)),
     ),
-    "acp other title": (
+    "acp other MCP title": (
         "own",
         lambda: acp(kind="other", title="drop (db MCP Server)", rawInput={"a": 1}),
-        ("other", ("drop (db MCP Server)",), ("drop (db MCP Server)",)),
+        ("db_drop", ("*",), ("*",)),
     ),
     "acp wildcard": ("own", lambda: acp(kind="other", title="*", rawInput={"a": 1}), ("other", ("*",), ())),
     "acp question mark": ("own", lambda: acp(kind="other", title="Dro?", rawInput={"a": 1}), ("other", ("Dro?",), ())),

@@ -9,6 +9,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -110,7 +111,8 @@ class Logins:
                 while not login.url and not login.over.is_set():
                     login.heard.clear()
                     await login.heard.wait()
-                await asyncio.wait([asyncio.ensure_future(login.over.wait())], timeout=SETTLE_S)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(login.over.wait(), SETTLE_S)
         except (OSError, TimeoutError) as error:
             await self.cancel(spec.name)
             raise InvalidRequest(f"{self._name(agent)} has shown no link: {login.words or error or 'it was silent'}.") from error

@@ -49,7 +49,10 @@ class SessionRow:
 
 
 class EventRow(NamedTuple):
-    """The row of one event: `COLUMNS`, then two JSON texts. `raw` is None without a raw payload."""
+    """The row of one event: `COLUMNS`, then two JSON texts. `raw` is None without a raw payload.
+
+    In the database a row may hold several events (`shim.store.runs`): then `first` is the sequence of the first one.
+    """
 
     session_id: str
     sequence: int
@@ -59,6 +62,7 @@ class EventRow(NamedTuple):
     source: str
     body: str
     raw: str | None
+    first: int | None = None
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

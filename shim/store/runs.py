@@ -2,14 +2,17 @@
 
     piece, piece, ... piece of one part  ->  one row of the table `event`, from `first` to `sequence`
 
-An agent that writes fast says dozens of pieces in one read. As one row they cost a fifth (docs/adr/0024). Each piece keeps its
-id, its time, its text and its raw payload, so a reader gets the same events as if each had a row.
+An agent that writes fast says dozens of pieces in one read. As one row they cost less than half (docs/adr/0024). Each piece keeps
+its id, its time, its text and its raw payload, so a reader gets the same events as if each had a row.
+
+A run has the columns of its last piece. `body` has what all pieces share, and `[event_id, time, delta]` of each. `raw` is the
+array of their raw payloads, or None if no piece has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -26,30 +29,12 @@ JOINED = ("text", "reasoning")
 """Kinds of parts whose pieces may be joined. Pieces of a tool's output are changes of their own."""
 
 
-class JournalRow(NamedTuple):
-    """A row of the table `event`: an `EventRow`, and the first sequence of a run. `first` is None for a single event.
-
-    A run has the columns of its last piece. `body` has what all pieces share, and `[event_id, time, delta]` of each. `raw` is
-    the array of their raw payloads, or None if no piece has one.
-    """
-
-    session_id: str
-    sequence: int
-    event_id: str
-    time: str
-    type: str
-    source: str
-    body: str
-    raw: str | None
-    first: int | None = None
-
-
-def journal_rows(events: Iterable[UniversalEvent]) -> list[JournalRow]:
+def journal_rows(events: Iterable[UniversalEvent]) -> list[EventRow]:
     """Events as rows, runs of pieces joined. Raises StoreError if a payload is not JSON."""
-    rows: list[JournalRow] = []
+    rows: list[EventRow] = []
     for run in _runs(events):
         joined = _join(run) if len(run) >= SHORTEST else None
-        rows += (joined,) if joined is not None else (JournalRow(*row) for row in event_rows(run))
+        rows += event_rows(run) if joined is None else (joined,)
     return rows
 
 
@@ -82,7 +67,7 @@ def _runs(events: Iterable[UniversalEvent]) -> Iterator[list[UniversalEvent]]:
         yield run
 
 
-def _join(run: Sequence[UniversalEvent]) -> JournalRow | None:
+def _join(run: Sequence[UniversalEvent]) -> EventRow | None:
     """The row of a run, or None if its pieces have to stand alone: a lone surrogate, or too much of raw payloads."""
     first, last = run[0], run[-1]
     shared = {
@@ -99,15 +84,15 @@ def _join(run: Sequence[UniversalEvent]) -> JournalRow | None:
         return None
     if raw is not None and len(raw) > RAW_LIMIT_BYTES:
         return None
-    return JournalRow(
+    return EventRow(
         last.session_id, last.sequence, last.event_id, last.time, last.type.value, last.source.value, body, raw, first.sequence
     )
 
 
-def rows_of(row: JournalRow) -> list[EventRow]:
+def rows_of(row: EventRow) -> list[EventRow]:
     """The rows of the events that a row holds. Raises StoreError if it is damaged."""
     if row.first is None:
-        return [EventRow(*row[:-1])]
+        return [row]
     try:
         shared, data, pieces = _parse(row)
         raws = [None] * len(pieces) if row.raw is None else [None if raw is None else _text(raw) for raw in from_json(row.raw)]
@@ -119,13 +104,13 @@ def rows_of(row: JournalRow) -> list[EventRow]:
         raise _damage(row, error) from error
 
 
-def brief_rows_of(row: JournalRow, after: int) -> list[EventRow]:
+def brief_rows_of(row: EventRow, after: int) -> list[EventRow]:
     """The rows behind the event `after` for a reader that needs only the whole text: of a run, the first piece and the rest.
 
     The first stands alone, since its time may be that of the part. They have no raw payload. Raises StoreError if it is damaged.
     """
     if row.first is None:
-        return [EventRow(*row[:-1])]
+        return [row]
     try:
         shared, data, pieces = _parse(row)
         if data["part_type"] not in JOINED:
@@ -141,7 +126,7 @@ def brief_rows_of(row: JournalRow, after: int) -> list[EventRow]:
     return rows
 
 
-def _parse(row: JournalRow) -> tuple[dict[str, Any], dict[str, Any], list[list[str]]]:
+def _parse(row: EventRow) -> tuple[dict[str, Any], dict[str, Any], list[list[str]]]:
     """What the pieces share: the envelope and the data. And the pieces."""
     body = from_json(row.body)
     data, pieces = body.pop("data"), body.pop("pieces")
@@ -149,7 +134,7 @@ def _parse(row: JournalRow) -> tuple[dict[str, Any], dict[str, Any], list[list[s
 
 
 def _event_row(
-    row: JournalRow, sequence: int, shared: dict[str, Any], data: dict[str, Any], event_id: str, time: str, raw: str | None
+    row: EventRow, sequence: int, shared: dict[str, Any], data: dict[str, Any], event_id: str, time: str, raw: str | None
 ) -> EventRow:
     return EventRow(row.session_id, sequence, event_id, time, row.type, row.source, _text({**shared, "data": data}), raw)
 
@@ -158,7 +143,7 @@ def _text(value: Any) -> str:
     return encode(value).decode()
 
 
-def _damage(row: JournalRow, error: Exception) -> StoreError:
+def _damage(row: EventRow, error: Exception) -> StoreError:
     return StoreError(
         f"The stored events {row.first} to {row.sequence} of session {row.session_id} cannot be read: {error}. "
         "Restore the data directory from a backup."

@@ -34,7 +34,7 @@ from shim.store.base import Checkpoint
 from shim.store.lock import DirectoryLock, make_directory, unusable
 from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
 from shim.store.rows import EventRow, SessionRow, dump, event_of, event_rows, follow, load, need_whole
-from shim.store.runs import LONGEST, SHORTEST, JournalRow, brief_rows_of, journal_rows, rows_of
+from shim.store.runs import LONGEST, SHORTEST, brief_rows_of, journal_rows, rows_of
 from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
 from shim.store.writer import DEFAULT_LIMITS, ROWS_OF, GroupWriter, Limits, Statement
 from universal.events import UniversalEvent
@@ -49,7 +49,6 @@ BUSY_MS = 5_000
 ADD_EVENT = (
     "INSERT INTO event (session_id, sequence, event_id, time, type, source, body, raw, first) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-CELLS = len(JournalRow._fields)
 AT_ONCE = (64, 8, 1)
 """Numbers of rows that one statement inserts, the largest that fits. Each statement releases the GIL, and a busy event loop
 returns it after 5 ms; with one statement for each event, a fast agent filled the queue."""
@@ -357,7 +356,7 @@ class SqliteStore(Ownership):
         bound, after = bind((session_id, max(after, 0), limit)), max(after, 0)
 
         def read(connection: sqlite3.Connection) -> list[EventRow]:
-            rows = map(_journal_row, connection.execute(EVENTS_WITHOUT_RAW, bound))
+            rows = map(_event_row, connection.execute(EVENTS_WITHOUT_RAW, bound))
             return [row for stored in rows for row in brief_rows_of(stored, after)]
 
         return await self._run_read(read)
@@ -540,7 +539,6 @@ def _commit(path: Path, connection: sqlite3.Connection, batch: Sequence[Statemen
 
 
 def _add_events(connection: sqlite3.Connection, rows: Sequence[Sequence[str | bytes | int | None]]) -> None:
-    rows = [row if len(row) == CELLS else (*row, None) for row in rows]  # an event that came alone has no `first`
     stored = 0
     for size in AT_ONCE:
         while len(rows) - stored >= size:
@@ -652,15 +650,15 @@ def _rows(connection: sqlite3.Connection, sql: str, session_id: str, after: int,
     most = -1 if limit is None else max(limit, 0)
     rows: list[EventRow] = []
     for cells in connection.execute(sql, bind((session_id, after, most))):
-        rows += rows_of(_journal_row(cells))
+        rows += rows_of(_event_row(cells))
         if len(rows) - LONGEST >= most >= 0:
             break
     start = next((at for at, row in enumerate(rows) if row.sequence > after), len(rows))
     return rows[start:] if most < 0 else rows[start : start + most]
 
 
-def _journal_row(cells: tuple[Any, ...]) -> JournalRow:
-    return JournalRow._make(map(text_of, cells) if bytes in map(type, cells) else cells)
+def _event_row(cells: tuple[Any, ...]) -> EventRow:
+    return EventRow._make(map(text_of, cells) if bytes in map(type, cells) else cells)
 
 
 # --- cells -----------------------------------------------------------------------------------------------

@@ -206,7 +206,9 @@ async def test_a_sweep_removes_what_a_killed_holder_has_left(tmp_path: Path) -> 
     await seen.wait_for_line(b"ready")
     process.lease(60)
     process.leave()
-    os.kill(parent_of(process.pid), 9)
+    holder = parent_of(process.pid)
+    os.kill(holder, 9)
+    await has_died(holder)
     young = tmp_path / "young"
     young.mkdir()
     now = time.time()

@@ -266,6 +266,12 @@ async def _attach(hold: Hold, pid: int) -> _Link:
     return link
 
 
+async def dismiss(hold: Hold, pid: int) -> None:
+    """Let a holder go, if there is one: its agent has ended, and no server takes it up. Else it would wait for its lease's end."""
+    with suppress(OSError):
+        (await _attach(hold, pid)).close()
+
+
 class HeldProcess(AgentProcess):
     """One agent on a holder; implements `AgentHandle`. Create it with `spawn_on` or `attach`."""
 

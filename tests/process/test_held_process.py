@@ -224,6 +224,19 @@ async def test_a_sweep_removes_what_a_killed_holder_has_left(tmp_path: Path) -> 
     await other.stop()
 
 
+async def test_a_holder_is_let_go_when_its_agent_has_ended(tmp_path: Path) -> None:
+    process, seen = await begin(tmp_path, "echo.py")
+    await seen.wait_for_line(b"ready")
+    holder = parent_of(process.pid)
+    process.lease(600)
+    process.leave()
+    os.kill(process.pid, 9)
+    await held_process.dismiss(process.hold, process.pid)
+    await has_died(holder)
+    assert not process.hold.folder.exists()
+    await held_process.dismiss(process.hold, process.pid)  # there is none
+
+
 async def test_a_stranger_without_the_secret_cannot_attach(tmp_path: Path) -> None:
     process, seen = await begin(tmp_path, "echo.py")
     process.lease(60)

@@ -18,7 +18,7 @@ import structlog
 from shim.agents.sandboxes import view
 from shim.lib.errors import ShimError
 from shim.processes import process_family
-from shim.processes.held_process import HeldProcess, NumberedLine, tape_of
+from shim.processes.held_process import HeldProcess, NumberedLine, dismiss, tape_of
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import Answer
 from shim.sessions.prompts.prompt_payload import pending_prompt_of
@@ -139,10 +139,16 @@ async def take_up(deps: SessionDeps, state: SessionState, actor_of: Callable[[],
         if state.machine.busy:
             log.warning("tape.not_taken_up", session_id=state.id, why=f"{type(error).__name__}: {error}")
         tapes.remove(state.id, int(row["calls"]))
-        await asyncio.to_thread(process_family.end_owned, row["token"])
+        await _end_agent(Tape(tapes, state.id, lambda: None, row), row)
         return False
     log.info("tape.taken_up", session_id=state.id, pid=row["pid"], lines=row["lines"])
     return True
+
+
+async def _end_agent(tape: Tape, row: JsonObject) -> None:
+    """End the agent of a row, and its holder. There may be neither."""
+    await asyncio.to_thread(process_family.end_owned, row["token"])
+    await dismiss(tape.hold, int(row["pid"] or 0))
 
 
 @dataclass(slots=True)
@@ -265,7 +271,7 @@ class _Replay:
 
     async def _start_again(self, actor: SessionActor) -> None:
         """Start an agent for a prompt that none has: the server has ended before."""
-        await asyncio.to_thread(process_family.end_owned, self._row["token"])
+        await _end_agent(Tape(self._tapes, self._main.id, lambda: None, self._row), self._row)
         current, waiting = self._said["prompts"]
         prompts = await self._prompts(current, waiting)
         if any(turn is not None for _, turn in self._said["children"].values()):

@@ -267,7 +267,7 @@ async def _attach(hold: Hold, pid: int) -> _Link:
 
 
 async def dismiss(hold: Hold, pid: int) -> None:
-    """Let a holder go, if there is one: its agent has ended, and no server takes it up. Else it would wait for its lease's end."""
+    """Let a holder go, if there is one: its agent has ended, and no server takes it up. Else it would wait for its lease."""
     with suppress(OSError):
         (await _attach(hold, pid)).close()
 

@@ -344,7 +344,7 @@ def trust(
     raise typer.Exit(job.trust(settings, directory, out, lambda question: yes or typer.confirm(question, default=False)))
 
 
-cluster = typer.Typer(no_args_is_help=True, help="Copy sessions between a data directory and a cluster (NATS).")
+cluster = typer.Typer(no_args_is_help=True, help="Servers of a cluster (NATS), and copies of its sessions.")
 cli.add_typer(cluster, name="cluster")
 
 
@@ -392,6 +392,55 @@ def cluster_prune(
 
     say = screen.console(sys.stdout).line
     raise typer.Exit(asyncio.run(prune_sessions(settings, archive, say, days=older_than, is_rehearsal=dry_run)))
+
+
+NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Name or id of a server, as `cluster nodes` shows them.")]
+
+
+@cluster.command(name="nodes")
+@with_flags("data_dir")
+def cluster_nodes(*, url: Server = None, flags: Flags) -> None:
+    """List the servers of the cluster that a running server is in."""
+    settings = Settings.load(flags)
+    from shim.cli import nodes as job
+
+    _with_server(settings, url, lambda server_url: job.show(settings, server_url, screen.console(sys.stdout)))
+
+
+@cluster.command(name="cordon")
+@with_flags("data_dir")
+def cluster_cordon(node: NodeName, *, url: Server = None, flags: Flags) -> None:
+    """Let a server take no more sessions. It keeps those that it has."""
+    settings = Settings.load(flags)
+    from shim.cli import nodes as job
+
+    _with_server(settings, url, lambda found: job.set_duty(settings, found, node, "cordoned", screen.console(sys.stdout)))
+
+
+@cluster.command(name="uncordon")
+@with_flags("data_dir")
+def cluster_uncordon(node: NodeName, *, url: Server = None, flags: Flags) -> None:
+    """Let a server take sessions again."""
+    settings = Settings.load(flags)
+    from shim.cli import nodes as job
+
+    _with_server(settings, url, lambda found: job.set_duty(settings, found, node, "open", screen.console(sys.stdout)))
+
+
+@cluster.command(name="drain")
+@with_flags("data_dir")
+def cluster_drain(
+    node: NodeName,
+    *,
+    wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for its turns.")] = 300,
+    url: Server = None,
+    flags: Flags,
+) -> None:
+    """Let a server give up its sessions to the others, those with a turn at its end. It serves its clients meanwhile."""
+    settings = Settings.load(flags)
+    from shim.cli import nodes as job
+
+    _with_server(settings, url, lambda found: job.drain(settings, found, node, wait, screen.console(sys.stdout)))
 
 
 pair = typer.Typer(invoke_without_command=True, help="Let another device in by a QR code, or revoke its access.")

@@ -57,10 +57,10 @@ async def request(settings: Settings, method: str, url: str, body: Any = None, *
 
 
 def _complaint(text: str) -> str:
-    """Return the message of an error body: OpenCode 1 has it in `data`, OpenCode 2 beside `_tag`."""
+    """Return the message of an error body: OpenCode 1 has it in `data`, OpenCode 2 beside `_tag`, `/v1` as `detail`."""
     with suppress(ValueError, KeyError, TypeError):
         body = json.loads(text)
-        return str(body.get("data", body)["message"])
+        return str(body.get("detail") or body.get("data", body)["message"])
     return ""
 
 

@@ -17,11 +17,13 @@ from shim.cluster.remote_changes import RemoteChanges
 from shim.cluster.remote_sessions import RemoteSessions
 from shim.cluster.replays import Replays
 from shim.cluster.streams import ClusterStreams
-from shim.faces.v1.models import ClusterInfo, NodeAgent, NodeInfo, NodeListResponse
+from shim.faces.v1.models import ClusterInfo, Duty, NodeAgent, NodeInfo, NodeListResponse
 from shim.faces.v1.nodes import Nodes
 from shim.host.changes import HostChanged, HostFeed
 from shim.http.services import Services
+from shim.lib.errors import InvalidRequest, NodeNotFound
 from shim.lib.settings import Settings
+from shim.sessions.index.drain import Drain
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.session.dependencies import SessionDeps
@@ -79,10 +81,12 @@ class ClusterMember:
         """Whether another server wants to know of files and branches of a directory."""
         return self._changes.is_wanted(directory)
 
-    def nodes(self, services: Services) -> Nodes:
+    def nodes(self, services: Services, drain: Drain) -> Nodes:
         """What `/v1` tells of the cluster."""
         assert self._remotes is not None
-        return ClusterNodes(self._store.server_id, self._peers, services.sessions, self._remotes)
+        return ClusterNodes(
+            self._store.server_id, self._peers, services.sessions, self._remotes, self._relay, self.placement, drain
+        )
 
     async def join(self, services: Services) -> None:
         """Let clients go on at any server of the cluster, and do commands of other servers. After the start of the sessions."""
@@ -110,13 +114,43 @@ class ClusterMember:
 
 
 class ClusterNodes(Nodes):
-    """The `Nodes` of a server in a cluster. In: `remotes`, the sessions of the other servers."""
+    """The `Nodes` of a server in a cluster. In: `remotes`, the sessions of the other servers; `relay`, which asks them."""
 
-    def __init__(self, server_id: str, peers: Peers, sessions: SessionManager, remotes: RemoteSessions) -> None:
+    def __init__(
+        self,
+        server_id: str,
+        peers: Peers,
+        sessions: SessionManager,
+        remotes: RemoteSessions,
+        relay: Relay,
+        placement: ClusterPlacement,
+        drain: Drain,
+    ) -> None:
         self._server_id = server_id
         self._peers = peers
         self._sessions = sessions
         self._remotes = remotes
+        self._relay = relay
+        self._placement = placement
+        self._drain = drain
+
+    async def change(self, request: web.Request, node: str, duty: Duty) -> web.StreamResponse | None:
+        """Set what a server of the cluster is to take: this one (None), or another one, whose answer is returned.
+
+        In: `node`, an id or a name. Raises NodeNotFound, InvalidRequest for a name of several servers, ServerLost, StoreError.
+        """
+        refs = [status.node.ref for status in self._peers.overview().nodes]
+        found = [ref for ref in refs if ref.id == node] or [ref for ref in refs if ref.name == node]
+        if not found:
+            raise NodeNotFound(node, [ref.label for ref in refs])
+        if len(found) > 1:
+            ids = ", ".join(ref.id for ref in found)
+            raise InvalidRequest(f"{len(found)} servers have the name {node}. Name one by its id: {ids}", path=("node",))
+        if found[0].id != self._server_id:
+            return await self._relay.forward(request, found[0])
+        self._placement.set_duty(duty)
+        self._drain.empty(is_wanted=duty == "drained")
+        return None
 
     def overview(self) -> NodeListResponse:
         """All servers that live, this one first, and how this one is connected with them."""
@@ -163,6 +197,7 @@ def _info(status: NodeStatus, lags: Mapping[str, int]) -> NodeInfo:
         roots=list(offer.roots),
         labels=list(offer.labels),
         draining=offer.is_draining,
+        cordoned=offer.is_cordoned,
         room=offer.room,
         sessions=status.sessions,
         leaseAgeMs=round(status.lease_age_s * 1000),

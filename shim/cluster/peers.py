@@ -73,7 +73,8 @@ class Offer:
     roots   directories in which its projects lie; empty: anywhere
     room    how many more agents it can run
     labels  what it says of itself, as KEY=VALUE
-    is_draining  it is about to stop, and takes no sessions
+    is_draining  it gives its sessions up, to stop or because a person drains it, and takes no others
+    is_cordoned  a person has said that it takes no more sessions; it keeps those that it has
     in_use  directories with terminals or shell commands, which live in this server
     """
 
@@ -83,6 +84,12 @@ class Offer:
     labels: tuple[str, ...] = ()
     is_draining: bool = False
     in_use: tuple[str, ...] = ()
+    is_cordoned: bool = False
+
+    @property
+    def takes_sessions(self) -> bool:
+        """Whether it may take sessions that others give up."""
+        return not (self.is_draining or self.is_cordoned)
 
     def has_root_of(self, directory: str) -> bool:
         """Whether the directory lies in one of the roots."""
@@ -95,7 +102,7 @@ class Offer:
     def may_take(self, need: Need, *, needs_room: bool = True) -> bool:
         """Whether it may have what a session needs, and room."""
         fits = (need.agent is None or need.agent in self.agents) and set(need.labels) <= set(self.labels)
-        return fits and self.may_have(need.directory) and (self.room > 0 or not needs_room) and not self.is_draining
+        return fits and self.may_have(need.directory) and (self.room > 0 or not needs_room) and self.takes_sessions
 
 
 @dataclass(frozen=True, slots=True)

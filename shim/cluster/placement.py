@@ -15,6 +15,7 @@ from hashlib import blake2b
 from shim.agents.directory import AgentDirectory
 from shim.agents.spares.agent_room import AgentRoom
 from shim.cluster.peers import Node, Offer, Peers
+from shim.faces.v1.models import Duty
 from shim.host.changes import HostChanged, ShellCreated, TerminalCreated
 from shim.lib.errors import NoRoom, NoServer, PlacedElsewhere, ServerStopping
 from shim.sessions.placement import Need, Placement, label_obstacle
@@ -22,6 +23,7 @@ from shim.store.servers import ServerRef
 
 IN_USE = 128
 """Maximum directories with terminals that a server names to the others."""
+CORDONED = "This server takes no sessions (`opencode-shim cluster uncordon` changes that)"
 
 
 class ClusterPlacement(Placement):
@@ -51,11 +53,17 @@ class ClusterPlacement(Placement):
         self._roots = tuple(roots)
         self._in_use = in_use
         self.runs_agents = runs_agents
+        self.duty: Duty = "open"
 
     @property
     def may_take_sessions(self) -> bool:
-        """False for a front, and for a server that is about to stop."""
-        return self.runs_agents and not self.is_draining
+        """False for a front, for a server that is about to stop, and where a person wants none."""
+        return self.runs_agents and not self.is_draining and self.duty == "open"
+
+    def set_duty(self, duty: Duty) -> None:
+        """Take sessions or not, as a person wants it, and tell the other servers."""
+        self.duty = duty
+        self._announce()
 
     def stop_taking(self) -> None:
         """Take no sessions from now on, and tell the other servers."""
@@ -71,16 +79,17 @@ class ClusterPlacement(Placement):
         self._peers.announce_offer(self.offer)
 
     def has_successors(self) -> bool:
-        """Whether there is another server that is not about to stop."""
-        return any(not node.offer.is_draining for node in self._peers.nodes())
+        """Whether there is another server that takes sessions."""
+        return any(node.offer.takes_sessions for node in self._peers.nodes())
 
     def offer(self) -> Offer:
         """What this server can take at present."""
-        if not self.may_take_sessions:
+        if self.is_draining or not self.runs_agents:
             return Offer(is_draining=self.is_draining)
         agents = {agent.spec.name: agent.located.version or "" for agent in self._agents.list_agents() if agent.usable}
         in_use = tuple(self._in_use())[:IN_USE]
-        return Offer(agents, self._roots, self._room.free, self._labels, in_use=in_use)
+        is_drained, is_cordoned = self.duty == "drained", self.duty != "open"
+        return Offer(agents, self._roots, self._room.free, self._labels, is_drained, in_use, is_cordoned)
 
     def candidates(self, need: Need) -> list[Node]:
         """Other servers that may have what a session needs, those with the root of its directory and with most room first."""
@@ -112,19 +121,20 @@ class ClusterPlacement(Placement):
             if better and better[0].offer.room > offer.room:
                 raise PlacedElsewhere([node.ref for node in better], "Another server has more room")
 
-    async def need_here(self, need: Need, *, starts_agent: bool = True) -> None:
+    async def need_here(self, need: Need, *, starts_agent: bool = True, is_ours: bool = False) -> None:
         """Raise PlacedElsewhere if another server should run the agent of a session.
 
-        If this server cannot, and no other may: NoServer for a front or a missing label, ServerStopping if it is about to stop.
+        If this server cannot, and no other may: NoServer for a front, a missing label or a cordon, ServerStopping before a stop.
         If it has no room, the session goes to a server that surely has its directory; else it waits for room here.
-        In: `starts_agent`, false for a session whose agent runs.
+        In: `starts_agent`, false for a session whose agent runs; `is_ours`, true for one that this server has.
         """
-        obstacle = await self._obstacle(need)
+        is_unwanted = self.duty == "drained" or (self.duty == "cordoned" and not is_ours)
+        obstacle = await self._obstacle(need, CORDONED if is_unwanted else "")
         if obstacle and (candidates := self.candidates(need)):
             raise PlacedElsewhere([node.ref for node in candidates], obstacle)
         if self.is_draining:
             raise ServerStopping
-        if obstacle and (not self.runs_agents or label_obstacle(need, self._labels)):
+        if obstacle and (is_unwanted or not self.runs_agents or label_obstacle(need, self._labels)):
             if full := [node.ref.label for node in self._peers.nodes() if node.offer.may_take(need, needs_room=False)]:
                 raise NoRoom(full, obstacle)
             raise NoServer(need.directory, need.agent, obstacle, need.labels)
@@ -144,12 +154,14 @@ class ClusterPlacement(Placement):
             return False
         return any(not self.may_take_sessions or node.offer.has_root_of(directory) for node in self.candidates(Need(directory)))
 
-    async def _obstacle(self, need: Need) -> str:
-        """Why this server cannot run the agent in the directory; empty if it can."""
+    async def _obstacle(self, need: Need, unwanted: str) -> str:
+        """Why this server cannot run the agent in the directory; empty if it can. In: `unwanted`, why a person does not."""
         if not self.runs_agents:
             return "This server runs no agents (--no-agents)"
         if self.is_draining:
             return "This server is about to stop"
+        if unwanted:
+            return unwanted
         if not await asyncio.to_thread(os.path.isdir, need.directory):
             return f"This server has no directory {need.directory}"
         if need.agent is not None and need.agent not in self.offer().agents:

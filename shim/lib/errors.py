@@ -171,6 +171,14 @@ class QuestionNotFound(NotFound):
         self.request_id = request_id
 
 
+class NodeNotFound(NotFound):
+    """No server of the cluster has this id or name. `known`: names of those that live; none without a cluster."""
+
+    def __init__(self, node: str, known: Sequence[str]) -> None:
+        what = f"Those that live: {', '.join(known)}." if known else "This server is in no cluster."
+        super().__init__(f"There is no server {node}. {what}")
+
+
 class ProjectNotFound(NotFound):
     """No project has this id."""
 

@@ -169,7 +169,7 @@ class Member(Protocol):
         """Whether another server wants to know of files and branches of a directory."""
         ...
 
-    def nodes(self, services: Services) -> Nodes:
+    def nodes(self, services: Services, drain: Drain) -> Nodes:
         """What `/v1` tells of the cluster. After `make_remotes`."""
         ...
 
@@ -192,7 +192,7 @@ class Alone:
     def is_wanted(self, directory: str) -> bool:
         return False
 
-    def nodes(self, services: Services) -> Nodes:
+    def nodes(self, services: Services, drain: Drain) -> Nodes:
         return Nodes()
 
     async def join(self, services: Services) -> None:
@@ -373,7 +373,9 @@ async def start(
     services.hub, services.host, services.sessions = hub, host, sessions
     services.watchers = Watchers(host, is_watched, config.home)
     services.projects, services.config, services.worktrees = projects, config, worktrees
-    services.universal = Universal(names, installs, Traces(store), member.nodes(services), plans)
+    end_streams = partial(_end_streams, services)
+    drain = Drain(sessions, member.placement, store.ownership, name=settings.server_name, end_streams=end_streams)
+    services.universal = Universal(names, installs, Traces(store), member.nodes(services, drain), plans)
     services.opencode2 = opencode2
     services.logins = Logins(clock, agents.environment, lambda: host.publish(AllDisposed(), EVERYWHERE))
     services.terminals = Terminals(
@@ -392,7 +394,7 @@ async def start(
     services.tui_control = TuiControl()
 
     async with AsyncExitStack() as ends:  # closes the parts in reverse order
-        for part in (trees, plugins, sessions, hooks, installs):
+        for part in (trees, plugins, sessions, hooks, installs, drain):
             ends.push_async_callback(part.close)
         _observe_values(app, services, names)
         await sessions.start()
@@ -402,8 +404,6 @@ async def start(
         await member.join(services)
         watching = asyncio.create_task(config.keep_current(sessions.index.directories_at_work), name="keep configuration current")
         ends.callback(watching.cancel)
-        end_streams = partial(_end_streams, services)
-        drain = Drain(sessions, member.placement, store.ownership, name=settings.server_name, end_streams=end_streams)
         return Backend(services, hooks, drain, ends.pop_all())
 
 

@@ -285,7 +285,7 @@ class OtherServers:
             return
         try:
             has_agent = entry.actor is not None and entry.actor.process.is_alive
-            await self._deps.placement.need_here(_need_of(entry), starts_agent=not has_agent)
+            await self._deps.placement.need_here(_need_of(entry), starts_agent=not has_agent, is_ours=True)
         except PlacedElsewhere:
             if not entry.is_at_work:
                 await self.release(entry)

@@ -61,10 +61,10 @@ class Placement:
         """
         await self.need_here(need)
 
-    async def need_here(self, need: Need, *, starts_agent: bool = True) -> None:
+    async def need_here(self, need: Need, *, starts_agent: bool = True, is_ours: bool = False) -> None:
         """Raise PlacedElsewhere if another server should run the agent of a session, else ServerStopping or NoServer if none can.
 
-        In: `starts_agent`, false for a session whose agent runs.
+        In: `starts_agent`, false for a session whose agent runs; `is_ours`, true for one that this server has.
         """
         if self.is_draining:
             raise ServerStopping

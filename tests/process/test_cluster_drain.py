@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -11,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.process.test_cluster_commands import events_of, of_type
-from tests.process.test_cluster_placement import node_settings
-from tests.process.test_serve import SLACK_S, START_S, STOP_S
+from tests.process.test_cluster_placement import node_settings, owner_of
+from tests.process.test_serve import RUN, SLACK_S, START_S, STOP_S
 from tests.process.test_two_servers import Server, server, until
 from tests.support.nats_server import NatsServer
 
@@ -99,6 +101,40 @@ def test_a_second_signal_ends_the_drain_at_once(two_nodes: tuple[Server, Server]
     until(lambda: session not in other.get("/session/status"))
     (error,) = errors(other, session)
     assert "was stopped while this turn ran" in error
+
+
+def run_cluster(node: Server, *arguments: str) -> tuple[int, str]:
+    """What `opencode-shim cluster ...` answers, asked of this server."""
+    argv = [sys.executable, "-c", RUN, "cluster", *arguments, "--url", node.url]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=START_S, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_server_is_emptied_by_a_command_and_goes_on_for_its_clients(tmp_path: Path, nats: NatsServer) -> None:
+    """The command is given to the other server. A prompt to the empty one is answered by the other."""
+    with (
+        server(tmp_path, **node_settings(tmp_path, nats, "leaving")) as leaving,
+        server(tmp_path, **node_settings(tmp_path, nats, "other")) as other,
+        events_of(leaving) as events,
+    ):
+        idle, busy = leaving.session(), leaving.session()
+        leaving.prompt(idle, "echo one")
+        request = begin_turn_that_asks(leaving, busy, other)
+        assert run_cluster(other, "cordon", "nobody")[1].endswith("There is no server nobody. Those that live: other, leaving.\n")
+        code, said = run_cluster(other, "drain", "leaving", "--wait", "0")
+        assert code == 1, said
+        assert "have a turn, and move at its end" in said
+        until(lambda: owner_of(other, idle) == "None")
+        leaving.prompt(idle, "echo two")
+        assert (owner_of(other, idle), leaving.texts(idle)) == ("other", ["echo one", "one", "echo two", "two"])
+        assert "drained" in run_cluster(leaving, "nodes")[1]
+        assert leaving.ask("POST", f"/permission/{request}/reply", {"reply": "once"})[0] == 200
+        assert run_cluster(other, "drain", "leaving")[0] == 0
+        until(lambda: of_type(events, "session.idle", busy))
+        assert (leaving.texts(busy)[-1], errors(leaving, busy)) == ("Pushed.", [])
+        assert owner_of(other, leaving.session()) == "other"
+        assert run_cluster(other, "uncordon", "leaving")[0] == 0
+        until(lambda: "drained" not in run_cluster(other, "nodes")[1])
 
 
 def can_connect(node: Server) -> bool:

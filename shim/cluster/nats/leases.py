@@ -211,7 +211,8 @@ def _offer(value: dict[str, Any]) -> Offer:
     """Read an offer, also one of a server of another version: fields that it lacks have their default."""
     agents = {str(name): str(version) for name, version in dict(value.get("agents", {})).items()}
     roots, labels, in_use = (tuple(map(str, value.get(name, ()))) for name in ("roots", "labels", "in_use"))
-    return Offer(agents, roots, int(value.get("room", 0)), labels, bool(value.get("is_draining", False)), in_use)
+    is_draining, is_cordoned = (bool(value.get(name, False)) for name in ("is_draining", "is_cordoned"))
+    return Offer(agents, roots, int(value.get("room", 0)), labels, is_draining, in_use, is_cordoned)
 
 
 def _node(server_id: str, data: bytes) -> Node:

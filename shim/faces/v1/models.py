@@ -6,7 +6,7 @@ Source: compat_fixtures/universal/openapi.json; docs/contract.md (our additions)
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -318,14 +318,24 @@ class NodeAgent(Model):
     version: str | None = None
 
 
+Duty: TypeAlias = Literal["open", "cordoned", "drained"]
+"""What a person wants of a server. cordoned: it takes no more sessions; drained: it gives up those that it has, too."""
+
+
+class NodeChange(Model):
+    """Our addition: what a server of the cluster is to take until its end, `open` at its start."""
+
+    duty: Duty
+
+
 class NodeInfo(Model):
     """Our addition: a server of the cluster that lives.
 
     `here`: the one that answers. `agents`: none for a front. `roots`: directories of its projects; empty: anywhere. `room`: how
-    many more agents it can start. `labels`: what it says of itself, as KEY=VALUE. `draining`: it is about to stop, and takes no
-    sessions. `sessions`: how many it has. `leaseAgeMs`: since the answering server saw the last renewal of
-    its lease. `lagEvents`: how many stored events the answering server has not yet read, in the worst of the sessions that
-    somebody watches there.
+    many more agents it can start. `labels`: what it says of itself, as KEY=VALUE. `draining`: it gives its sessions up, and takes
+    no others. `cordoned`: a person has said that it takes no sessions (`PATCH /v1/x-nodes/{node}`). `sessions`: how many it has.
+    `leaseAgeMs`: since the answering server saw the last renewal of its lease. `lagEvents`: how many stored events the answering
+    server has not yet read, in the worst of the sessions that somebody watches there.
     """
 
     id: str
@@ -338,6 +348,7 @@ class NodeInfo(Model):
     roots: list[str]
     labels: list[str]
     draining: bool
+    cordoned: bool = False
     room: int
     sessions: Annotated[int, Field(ge=0)]
     leaseAgeMs: Annotated[int, Field(ge=0)]

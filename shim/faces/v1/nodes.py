@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from shim.lib.errors import NodeNotFound
+
 if TYPE_CHECKING:
-    from shim.faces.v1.models import NodeListResponse
+    from aiohttp import web
+
+    from shim.faces.v1.models import Duty, NodeListResponse
 
 
 class Nodes:
@@ -17,6 +21,10 @@ class Nodes:
         from shim.faces.v1.models import NodeListResponse  # late: the backend is started without it
 
         return NodeListResponse(cluster=None, nodes=[])
+
+    async def change(self, request: web.Request, node: str, duty: Duty) -> web.StreamResponse | None:
+        """Set what a server of the cluster is to take. Returns another server's answer, None if it was this one."""
+        raise NodeNotFound(node, [])
 
     def node_of(self, session_id: str) -> str | None:
         """Id of the server that has a session, this one included; None for nobody's."""

@@ -22,12 +22,12 @@ function card(app, node) {
   const late = node.leaseAgeMs > LATE_MS
   const agents = node.agents.map((agent) => (agent.version ? `${agent.id} ${agent.version}` : agent.id))
   return html`<li class="card" aria-label=${node.name}>
-    <h3><span class="dot ${late || node.draining ? "waiting" : "running"}" aria-hidden="true"></span> ${node.name}
+    <h3><span class="dot ${late || node.draining || node.cordoned ? "waiting" : "running"}" aria-hidden="true"></span> ${node.name}
       <small class="dim">${[node.agents.length ? "" : "front", node.here ? "this server" : ""].filter(Boolean).join(", ")}</small></h3>
     <p class="dim">pid ${node.pid} on ${node.host}${node.url ? `, ${node.url}` : ""}</p>
     <dl class="facts-list columns">
       <dt>Lease</dt><dd>renewed ${span(node.leaseAgeMs)} ago${late ? ", late" : ""}</dd>
-      <dt>Room</dt><dd>${node.draining ? "none: it is about to stop" : node.agents.length ? `for ${plural(Math.max(0, node.room), "more agent")}` : "runs no agents"}</dd>
+      <dt>Room</dt><dd>${node.cordoned ? `none: it is ${node.draining ? "drained" : "cordoned"}` : node.draining ? "none: it is about to stop" : node.agents.length ? `for ${plural(Math.max(0, node.room), "more agent")}` : "runs no agents"}</dd>
       <dt>Sessions</dt><dd>${sessions(app, node)}</dd>
       ${node.here ? nothing : html`<dt>Lag here</dt><dd>${plural(node.lagEvents, "event")}</dd>`}
       ${node.agents.length ? html`${node.labels.length ? html`<dt>Labels</dt><dd>${chips(node.labels)}</dd>` : nothing}

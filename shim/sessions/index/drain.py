@@ -1,4 +1,4 @@
-"""Ends the work of a server that is to stop, so that no session is lost and other servers go on.
+"""Ends the work of a server that is to stop or to be empty, so that no session is lost and other servers go on.
 
     1  it takes no more sessions, and the other servers know that
     2  event streams end, so that clients attach to another server; not if there is no other
@@ -53,10 +53,31 @@ class Drain:
         self._name = name
         self._end_streams = end_streams
         self.is_active = False
+        self._emptying: asyncio.Task[None] | None = None
+        self._is_wanted = False
+
+    def empty(self, *, is_wanted: bool) -> None:
+        """Give each session up as soon as it has no turn, while the server goes on, or keep those that are left.
+
+        Its `Placement` takes no others meanwhile.
+        """
+        self._is_wanted = is_wanted
+        if is_wanted and (self._emptying is None or self._emptying.done()):
+            self._emptying = asyncio.create_task(self._give_up_while_wanted(), name="empty this server")
+
+    async def _give_up_while_wanted(self) -> None:
+        while self._is_wanted and await self._give_up_idle():
+            pass
+
+    async def close(self) -> None:
+        """Finish the step that runs."""
+        self._is_wanted = False
+        if self._emptying is not None:
+            await asyncio.wait([self._emptying])
 
     async def run(self, seconds: float, stop_listening: Callable[[], Awaitable[None]]) -> None:
         """Give all sessions up, those with a turn after `seconds` at most. If it is cancelled, it gives them up at once."""
-        self.is_active = True
+        self.is_active, self._is_wanted = True, False
         began = asyncio.get_running_loop().time()
         self._placement.stop_taking()
         at_work = sum(entry.is_at_work for entry in self._loaded_sessions())
@@ -79,16 +100,20 @@ class Drain:
 
     async def _finish_turns(self) -> None:
         """Wait for the end of all turns, and give up each session that has none."""
-        while True:
-            idle = [entry for entry in self._loaded_sessions() if not entry.is_at_work]
-            if self._ownership.sessions_move and idle:
-                for at in range(0, len(idle), AT_ONCE):
-                    await asyncio.gather(*map(self._release_idle, idle[at : at + AT_ONCE]))
-                continue
-            at_work = [entry for entry in self._loaded_sessions() if entry.is_at_work]
-            if not at_work:
-                return
+        while await self._give_up_idle():
+            pass
+
+    async def _give_up_idle(self) -> bool:
+        """Give up the sessions without a turn, or wait for the end of one. Returns whether there are more."""
+        idle = [entry for entry in self._loaded_sessions() if not entry.is_at_work]
+        if self._ownership.sessions_move and idle:
+            for at in range(0, len(idle), AT_ONCE):
+                await asyncio.gather(*map(self._release_idle, idle[at : at + AT_ONCE]))
+            return True
+        at_work = [entry for entry in self._loaded_sessions() if entry.is_at_work]
+        if at_work:
             await _first_end(at_work)
+        return bool(at_work)
 
     async def _release_idle(self, entry: SessionEntry) -> None:
         if entry.state is not None and not entry.is_at_work:

@@ -131,6 +131,32 @@ def test_an_offer_names_the_versions_of_its_agents() -> None:
     assert placement(room=3, roots=("/srv",)).offer() == Offer({"mock": "1.2.3"}, ("/srv",), 3)
 
 
+async def test_a_cordoned_server_keeps_its_sessions_and_takes_no_others(tmp_path: Path) -> None:
+    here = placement(node("one"))
+    here.set_duty("cordoned")
+    assert await place(here, tmp_path) == ["one"]
+    assert await place(here, tmp_path, is_new=False) == ["one"], "one that nobody has"
+    await here.need_here(Need(str(tmp_path)), is_ours=True)
+    assert (here.may_take_sessions, here.offer().takes_sessions, here.offer().is_draining) == (False, False, False)
+    assert here.offer().may_have(str(tmp_path)), "clients still ask it for files"
+    alone = placement()
+    alone.set_duty("cordoned")
+    with pytest.raises(NoServer, match=r"takes no sessions \(`opencode-shim cluster uncordon` changes that\), and no other"):
+        await place(alone, tmp_path)
+    here.set_duty("open")
+    assert (await place(here, tmp_path), here.offer()) == ([], placement(node("one")).offer())
+
+
+async def test_a_drained_server_lets_its_sessions_go_and_others_know_it(tmp_path: Path) -> None:
+    here, cordoned = placement(node("one")), Node(ServerRef("shut", 1), Offer({"mock": ""}, room=9, is_cordoned=True))
+    here.set_duty("drained")
+    with pytest.raises(PlacedElsewhere):
+        await here.need_here(Need(str(tmp_path)), is_ours=True)
+    assert (here.offer().is_draining, here.offer().is_cordoned) == (True, True)
+    assert not placement(cordoned).has_successors()
+    assert await place(placement(cordoned, room=0), tmp_path) == [], "no session is sent to a cordoned server"
+
+
 async def test_the_last_server_tries_what_it_cannot(tmp_path: Path) -> None:
     """As without a cluster: a session of a removed directory can be deleted."""
     assert await place(placement(), tmp_path / "missing") == []

@@ -11,7 +11,7 @@ from importlib.metadata import version
 
 from aiohttp import web
 
-from shim.faces.v1.models import HealthResponse, NodeListResponse, UnservedList, UnservedRequest
+from shim.faces.v1.models import HealthResponse, NodeChange, NodeListResponse, UnservedList, UnservedRequest
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import Ctx
 from shim.lib.bounded_output import dropped_lines
@@ -47,6 +47,17 @@ async def list_unserved(ctx: Ctx) -> object:
 async def list_nodes(ctx: Ctx) -> object:
     """The servers of the cluster that live, this one first. A server without a cluster answers an empty list."""
     return universal(ctx).nodes.overview()
+
+
+@v1("PATCH", "/v1/x-nodes/{node}", tag="nodes", answer=NodeListResponse, errors=(404,))
+async def change_node(ctx: Ctx, body: NodeChange) -> object:
+    """Let a server of the cluster, by id or name, take no more sessions, or give up those that it has, or take them again.
+
+    A session that is given up goes on at the server where somebody prompts next; one with a turn is given up at its end.
+    """
+    nodes = universal(ctx).nodes
+    answer = await nodes.change(ctx.request, ctx.request.match_info["node"], body.duty)
+    return nodes.overview() if answer is None else answer
 
 
 # --- counts ----------------------------------------------------------------------------------------------

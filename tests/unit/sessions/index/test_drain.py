@@ -178,6 +178,36 @@ async def test_a_session_that_cannot_be_released_delays_the_stop_for_a_bounded_t
     await w.settle()
 
 
+async def test_an_emptied_server_goes_on_and_gives_up_a_turn_at_its_end(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle, busy = w.session(), w.session()
+    await ask(w, busy)
+    stop = Stop(w, monkeypatch, node("other"))
+    stop.drain.empty(is_wanted=True)
+    await w.settle()
+    assert (stop.peers.released, stop.steps, stop.drain.is_active) == ([idle], [], False)
+    w.agent.text("done")
+    w.agent.end_turn()
+    await w.settle()
+    await finish(asyncio.ensure_future(stop.drain.close()))
+    assert stop.peers.released == [idle, busy]
+    assert (w.hub.folds[busy].idles, await errors_of(w, busy)) == (1, [])
+
+
+async def test_a_server_that_is_wanted_again_keeps_the_sessions_with_a_turn(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drains, "CHECK_S", 0.01)
+    session = w.session()
+    await ask(w, session)
+    stop = Stop(w, monkeypatch, node("other"))
+    stop.drain.empty(is_wanted=True)
+    await w.settle()
+    stop.drain.empty(is_wanted=False)
+    await finish(asyncio.ensure_future(stop.drain.close()))
+    w.agent.text("done")
+    w.agent.end_turn()
+    await w.settle()
+    assert (stop.peers.released, stop.is_loaded(session)) == ([], True)
+
+
 async def test_at_most_so_many_sessions_are_released_at_the_same_time(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits for its agent's end. All at once would be as many processes that end at the same moment."""
     monkeypatch.setattr(drains, "AT_ONCE", 2)

@@ -436,7 +436,7 @@ def cluster_drain(
     url: Server = None,
     flags: Flags,
 ) -> None:
-    """Let a server give up its sessions to the others, those with a turn at its end. It serves its clients meanwhile."""
+    """Let a server give up its sessions, each at the end of its turn. It serves its clients meanwhile."""
     settings = Settings.load(flags)
     from shim.cli import nodes as job
 

@@ -160,6 +160,8 @@ async def test_metrics(v1: Face) -> None:
 async def test_a_server_without_a_cluster_has_no_nodes(v1: Face) -> None:
     await v1.session()
     assert await v1.call("list_nodes") == {"nodes": []}
+    refused = await v1.call("change_node", node="one", json={"duty": "cordoned"}, status=404)
+    assert refused["detail"] == "There is no server one. This server is in no cluster."
     assert "node" not in (await v1.call("list_sessions"))["sessions"][0]
     async with v1.live.api.raw.get("/metrics") as answer:
         assert "opencode_shim_cluster" not in await answer.text()

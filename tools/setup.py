@@ -112,9 +112,18 @@ ROWS: Mapping[str, Row] = {
 TEXT = """<!-- Written by tools/setup.py (`make gen`); do not edit. -->
 # Which part of my OpenCode configuration acts?
 
-`GET /config` shows all of your configuration. This table says, key by key, what it does behind this server. A project's own part
-counts only after you have trusted it, where it would run a program or allow a call ([trust](trust.md)). A notice in a session,
-`opencode-shim doctor` and `options.setup` of `GET /agent` say which part of it an agent does not take.
+This table says, key by key, what your configuration does behind this server. A project's own part counts only after you have
+trusted it, where it would run a program or allow a call ([trust](trust.md)).
+
+`GET /config` answers with the configuration as it is written, the same for every agent and for a project that nobody has trusted:
+clients edit it, so it says nothing of what acts. What acts is told by
+
+- `options.setup` of `GET /agent`: for each agent, what it does not take. `opencode-shim doctor` says the same for the directory
+  in which you call it, and a notice says it once in a session, without keys about OpenCode's own way to ask a model;
+- `GET /mcp`: the servers that an agent has reported as connected or failed, and those that are off or not trusted (`disabled`);
+- `GET /formatter`: the formatters that run here, with the project's where it is trusted;
+- `GET /lsp` and `GET /find/symbol`: nothing, since there are no language servers;
+- `GET /skill`: all skills that were found, as with native OpenCode, those too that `permission.skill` denies.
 
 | effect | meaning |
 |---|---|

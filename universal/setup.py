@@ -148,6 +148,6 @@ class SetupUse(NamedTuple):
 TAKES_NOTHING = SetupUse()
 
 
-def setup_notice(title: str, parts: Sequence[Part]) -> str:
-    """The sentence that tells a person which parts of their set-up have no effect with an agent."""
-    return f"{title} does not take all of your OpenCode configuration. Without effect here: {', '.join(PARTS[p] for p in parts)}."
+def setup_notice(title: str, parts: Sequence[str]) -> str:
+    """The sentence that tells a person which parts of their set-up, in their words, have no effect with an agent."""
+    return f"{title} does not take all of your OpenCode configuration. Without effect here: {', '.join(parts)}."

@@ -28,6 +28,7 @@ from shim.cli.diagnosis import AgentCheck, Diagnosis, Login, Probe, diagnose
 from shim.client import Client, Problem
 from shim.host.config.opencode_config import ConfigFiles
 from shim.host.config.setups import Setups
+from shim.host.plugins.plugin_hosts import find_files
 from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, ShimError
 from shim.lib.settings import Settings
@@ -48,6 +49,8 @@ PROMPT = "Answer with the single word: ready. Use no tools."
 PROBE_S = 90.0
 """Seconds for one agent from the prompt to idle. A first answer takes 3 to 20 s; some agents retry a failing model for 60 s."""
 USER = "opencode"
+OTHER_HOOKS = "hooks of your plugins ({names}) that docs/plugins.md does not name as called"
+"""What is said of plugins, which are not loaded for it."""
 
 
 def private(settings: Settings) -> Settings:
@@ -135,9 +138,14 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
                 await (asyncio.gather(*(directory.offer(name, TELL_WAIT_S) for name in named)) if named else directory.settle())
         wanted = [agent for agent in directory.list_agents() if not named or agent.spec.name in named]
         here = str(settings.directory)
-        config = await asyncio.to_thread(ConfigFiles(Path.home(), os.environ, tuple(map(str, settings.roots))).load, here)
-        setup = Setups(lambda _: config).now(here, with_project=True)
-        checks = list(await asyncio.gather(*(_check_agent(agent, directory.environment(), setup) for agent in wanted)))
+        files = ConfigFiles(Path.home(), os.environ, tuple(map(str, settings.roots)))
+        config = await asyncio.to_thread(files.load, here)
+        setups = Setups(lambda _: config)
+        setup, idle = setups.now(here, with_project=True), [*setups.idle(here, with_project=True)]
+        idle += [f"`agent.{row.name}.{key}`" for row in config.agents.values() for key in row.idle]
+        _, plugins = await asyncio.to_thread(find_files, here, files.folder, config)
+        idle += [OTHER_HOOKS.format(names=", ".join(Path(name).name for name, _ in plugins.plugins))] if plugins.plugins else []
+        checks = list(await asyncio.gather(*(_check_agent(agent, directory.environment(), setup, idle) for agent in wanted)))
         if not named:
             checks += [AgentCheck(b.entry, b.package, why=str(b), broken_package=True) for b in directory.broken]
         if probing:
@@ -147,7 +155,8 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
         await runner.cleanup()
 
 
-async def _check_agent(agent: Agent, environ: Mapping[str, str], setup: DirectorySetup) -> AgentCheck:
+async def _check_agent(agent: Agent, environ: Mapping[str, str], setup: DirectorySetup, idle: Sequence[str]) -> AgentCheck:
+    """In: `idle`, what of the set-up acts with OpenCode as the agent alone."""
     spec, located = agent.spec, agent.located
     login, note = await _login(agent, environ) if agent.usable else ("unknown", "")
     tool = await asyncio.to_thread(sandboxes.tool, environ)
@@ -170,7 +179,10 @@ async def _check_agent(agent: Agent, environ: Mapping[str, str], setup: Director
         rules_missing=tuple(key for key in PERMISSION_KEYS if spec.rules.enforcement.gap(key)),
         sandbox=_sandbox_words(spec.rules.sandbox, tool),
         sandbox_why=tool.why if spec.rules.sandbox.level in TIGHTER and spec.program.binaries else "",
-        setup_missing=tuple(PARTS[part] for part in spec.abilities.setup.gaps(setup)),
+        setup_missing=(
+            *(PARTS[part] for part in spec.abilities.setup.gaps(setup)),
+            *(() if spec.abilities.setup.reads_own else idle),
+        ),
     )
 
 

@@ -32,6 +32,10 @@ export const Guard = async ({ directory }) => ({
     appendFileSync(`${process.env.HOME}/guard.log`, `${runtime} ${input.tool} ${JSON.stringify(output.args)}\\n`)
     if (input.tool === "bash" && String(output.args.command).includes("forbidden")) throw new Error("THE-GUARD-SAYS-NO")
   },
+  "shell.env": async (input, output) => {
+    output.env.OF_PLUGIN = `${input.sessionID ? "SESSION" : "TERMINAL"}-SHELL`
+  },
+  "chat.params": async () => {},
 })
 """
 WATCHER = """
@@ -167,6 +171,26 @@ def test_a_person_is_asked_before_a_call_when_a_guard_could_not_be_loaded(agent:
         at = watch.prompt("[scene:bash:touch second] go", agent=mode)
         watch.wait_for_end(at)
         assert (server.place.project / "second").exists()
+
+
+def test_variables_of_a_plugin_are_those_of_each_shell_and_idle_hooks_are_named() -> None:
+    with bench(CLAUDE, config={"permission": {"bash": "allow"}}) as server:
+        server.models()
+        plant(server.place.home / ".config" / "opencode")
+        watch = open_watch(server)
+        at = watch.stream.mark()
+        (part,) = turn(server, watch, "[scene:bash:echo it is $OF_PLUGIN] go")
+        assert "it is SESSION-SHELL" in part["state"]["output"], part
+        watch.stream.wait(lambda event: "Without effect here: `chat.params` of plugins." in str(event), since=at)
+        rows = {row["name"]: row["options"] for row in server.api.get("/agent")}
+        assert rows["build"]["setup"]["withoutEffect"][CLAUDE] == ["`chat.params` of plugins"]
+        at = watch.stream.mark()
+        server.api.post(f"/session/{watch.session}/shell", {"agent": "build", "command": "echo it is $OF_PLUGIN > own"})
+        watch.wait_for_end(at)
+        assert (server.place.project / "own").read_text() == "it is SESSION-SHELL\n"
+        server.api.post("/pty", {"command": "/bin/sh", "args": ["-c", "echo it is $OF_PLUGIN > terminal"]})
+        file = server.place.project / "terminal"
+        wait_for(lambda: file.exists() and file.read_text() == "it is TERMINAL-SHELL\n", 20, "the terminal has none")
 
 
 @pytest.mark.nightly

@@ -117,6 +117,8 @@ def test_the_same_set_up_acts_behind_each_agent(agent: str) -> None:
         wait_for(lambda: asked, TURN_S, "the remote server is not asked")
         (weather,) = it.turn(f"[scene:{WEATHER.get(agent, 'tool:mcp__opencode-plugins__weather:{}')}] say weather")
         assert (weather["tool"], "sunny" in weather["state"]["output"]) == ("weather", True), weather
+        (part,) = it.turn("[scene:bash:echo it is $OF_PLUGIN] say env")
+        assert "it is SESSION-SHELL" in part["state"]["output"], part
         parts = it.turn("[scene:bash:touch forbidden] say touch")
         assert (len(parts), OWN_WORDS.get(agent, "THE-GUARD-SAYS-NO") in json.dumps(parts)) == (1, True), parts
         assert "bash" in (it.place.home / "guard.log").read_text()

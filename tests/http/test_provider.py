@@ -73,8 +73,25 @@ async def test_agents_of_the_configuration_are_listed_with_what_has_no_effect(pl
     assert (rows["scribe"]["prompt"], rows["scribe"]["color"], rows["scribe"]["native"]) == ("Write.", "#ff8800", False)
     assert (rows["helper"]["mode"], rows["helper"]["description"]) == ("subagent", "Helps.")
     codex = rows["scribe"]["options"]["setup"]["withoutEffect"]["codex"]
-    assert codex == ["subagents (`agent`)", "temperature"]
+    assert codex == ["subagents (`agent`)", "`temperature`"]
     assert rows["build"]["options"]["setup"]["withoutEffect"]["codex"] == ["subagents (`agent`)"]
+
+
+async def test_configuration_stands_as_written_and_the_truth_beside_it(place: Place) -> None:
+    """Clients edit what `/config` answers. What of it acts with an agent is said elsewhere (docs/setup.md)."""
+    servers = {"one": {"type": "remote", "url": "http://localhost:9", "oauth": {"scope": "x"}}}
+    agents = {"explore": {"prompt": "Look."}, "title": {"disable": True}, "scribe": {"mode": "primary", "top_p": 0.5}}
+    values: dict[str, object] = {"lsp": True, "small_model": "a/b", "mcp": servers, "agent": agents}
+    (place.project / "opencode.json").write_text(json.dumps({**values, "compaction": {}}))
+    shown = (await place.api.get("/config", status=200)).body
+    assert {key: shown[key] for key in values} == values
+    rows = {row["name"]: row for row in (await place.api.get("/agent", status=200)).body}
+    missing = rows["build"]["options"]["setup"]["withoutEffect"]["claude"]
+    assert missing == ["MCP servers (`mcp`)", "`lsp`", "`small_model`", "`mcp.one.oauth`", "`agent.explore`"]
+    assert rows["scribe"]["options"]["setup"]["withoutEffect"]["claude"] == [*missing, "`top_p`"]
+    assert (await place.api.get("/mcp", status=200)).body == {}, "no agent has told of it"
+    assert (await place.api.get("/lsp", status=200)).body == []
+    assert (await place.api.get("/find/symbol?query=a", status=200)).body == []
 
 
 async def test_modes_of_all_agents(place: Place) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shim.host.config.opencode_config import NATIVE_KEYS
 from tests.unit.test_security_doc import missing_tests
 from tools import generated_files, setup
 from tools.generated_files import ROOT, settle
@@ -64,6 +65,7 @@ def test_each_generated_type_is_used(module: Path) -> None:
 
 def test_every_key_of_the_configuration_has_its_row() -> None:
     assert set(setup.ROWS) == setup.keys()
+    assert {key for key, row in setup.ROWS.items() if row.effect == "OpenCode alone"} == NATIVE_KEYS
 
 
 HELD = {

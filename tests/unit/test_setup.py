@@ -19,8 +19,8 @@ def test_gaps_are_the_parts_that_are_there_and_not_taken() -> None:
 
 
 def test_a_notice_names_agent_and_keys() -> None:
-    assert "Pi" in setup_notice("Pi", ("mcp",))
-    assert "`mcp`" in setup_notice("Pi", ("mcp",))
+    assert setup_notice("Pi", ("MCP servers (`mcp`)", "x")).startswith("Pi does not")
+    assert "MCP servers (`mcp`), x." in setup_notice("Pi", ("MCP servers (`mcp`)", "x"))
 
 
 def test_a_server_starts_in_its_folder() -> None:

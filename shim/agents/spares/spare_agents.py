@@ -12,7 +12,7 @@ A spare belongs to nobody: no session, no event, no journal. Decision and bounds
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
@@ -367,8 +367,8 @@ class SpareAgents:
         conversation = options.native_session_id or "" if options.resume else ""
         key = SpareKey(agent.spec.name, options.directory, conversation)
         spare = self._spares.get(key)
-        is_fitting = not options.variables and options.project_settings and options.resume_at is None
-        if spare is None or not spare.is_usable or not is_fitting:
+        is_fitting = options.project_settings and options.resume_at is None
+        if spare is None or not spare.is_usable or not is_fitting or options.variables != spare.options.variables:
             return None
         state = await self._state(agent, options.directory)
         if self._spares.get(key) is not spare or not spare.is_usable:
@@ -502,8 +502,9 @@ class SpareAgents:
         if state is None or tree is None:
             return None
         codec, setup = agent.spec.make(self._ids.factory()), self._setup(agent, directory)
-        if setup.servers and self._setups.plugins is not None and not agent.spec.abilities.setup.reads_own:
-            self._setups.plugins.wake(directory, with_project=True)
+        variables: Mapping[str, str] = {}
+        if not agent.spec.abilities.setup.reads_own:
+            variables = await self._setups.variables(directory, {"cwd": directory}, with_project=True)
         rules = self._config_rules(directory).all
         held, _ = await bounds_here(agent.spec, bounds(agent.spec, rules), self._agents.environment())
         options = LaunchOptions(
@@ -514,6 +515,7 @@ class SpareAgents:
             rules=(*rules, *setup.guard_rules),
             setup=setup,
             bounds=held,
+            variables=variables,
         )
         return Spare(agent, options, codec, state, tree, started_ms=self._clock.now_ms(), on_loss=self._lose)
 

@@ -67,11 +67,13 @@ def _model(offer: Offer, model: Model) -> host_types.Model:
     }
 
 
-def agent(mode: OfferedMode, offers: Sequence[Offer] = (), setup: DirectorySetup = NO_SETUP) -> host_types.Agent:
+def agent(
+    mode: OfferedMode, offers: Sequence[Offer] = (), setup: DirectorySetup = NO_SETUP, idle: Sequence[str] = ()
+) -> host_types.Agent:
     """A mode, or an agent of the configuration.
 
     Its options tell of each coding agent that has it who enforces the rules, when a prompt during a turn reaches it, and what of
-    the directory's set-up has no effect (`setup`). A model that none of `offers` has is left out.
+    the directory's set-up (`setup`, `idle`) has no effect. A model that none of `offers` has is left out.
     """
     enforced = {spec.name: _enforcement(spec) for spec in mode.specs}
     own = mode.own
@@ -86,8 +88,9 @@ def agent(mode: OfferedMode, offers: Sequence[Offer] = (), setup: DirectorySetup
         "options": {"enforcement": enforced, "delivery": _delivery(mode)} if enforced and not mode.is_subagent else {},
     }
     gaps: dict[str, list[str]] = {spec.name: [PARTS[part] for part in spec.abilities.setup.gaps(setup)] for spec in mode.specs}
-    if own is not None and own.idle:
-        gaps = {spec.name: [*gaps[spec.name], *own.idle] for spec in mode.specs if not spec.abilities.setup.reads_own}
+    for spec in mode.specs:
+        if not spec.abilities.setup.reads_own:
+            gaps[spec.name] += [*idle, *(f"`{key}`" for key in (own.idle if own is not None else ()))]
     if missing := {name: parts for name, parts in gaps.items() if parts}:
         row["options"] = {**row["options"], "setup": {"withoutEffect": missing}}
     if own is not None:

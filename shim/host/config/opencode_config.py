@@ -218,6 +218,20 @@ _NATIVE_AGENTS = frozenset({"general", "explore", "title", "summary", "compactio
 """OpenCode's own agents that are no modes. What is set for them is for OpenCode alone."""
 _IDLE = frozenset({"temperature", "top_p", "options"})
 """Keys of an agent that this server does not apply; unknown keys are options too."""
+OF_MODEL = frozenset({"attachment", "compaction", "provider", "small_model", "subagent_depth", "tool_output", "watcher"})
+"""Keys about OpenCode's own way to ask a model. Nobody misses them in a session of another agent, so no notice names them."""
+NATIVE_KEYS = frozenset({"lsp", "reference", "references", *OF_MODEL})
+"""Keys that act with OpenCode as the agent alone. Why is in docs/setup.md."""
+
+
+def idle_keys(values: Mapping[str, Any], *, of_model: bool = True) -> tuple[str, ...]:
+    """What is set in a configuration and acts with OpenCode as the agent alone. In: whether OF_MODEL counts."""
+    counted = NATIVE_KEYS if of_model else NATIVE_KEYS - OF_MODEL
+    keys = [key for key in sorted(counted) if values.get(key) not in (None, False, {}, [])]
+    keys += [f"mcp.{name}.oauth" for name, row in obj(values.get("mcp")).items() if obj(row).get("oauth")]
+    agents = obj(values.get("agent")).items()
+    keys += [f"agent.{name}" for name, row in agents if name in _NATIVE_AGENTS and set(obj(row)) - {"disable"}]
+    return tuple(f"`{key}`" for key in keys)
 
 
 def rules_of_values(values: Mapping[str, Any], mode: str = "") -> tuple[Rule, ...]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from shim.host.config import skills
 from shim.host.config.instruction_files import InstructionFiles, InstructionTexts
-from shim.host.config.opencode_config import OpenCodeConfig
+from shim.host.config.opencode_config import OpenCodeConfig, idle_keys
 from shim.host.files.formatters import Formatters
 from shim.lib.errors import LimitReached, McpServerNotFound
 from universal.agent_spec import AgentSpec
@@ -69,6 +69,14 @@ class Plugins(Protocol):
 
     async def before(self, directory: str, call: Mapping[str, Any], *, with_project: bool) -> PluginVerdict:
         """Show a call to the plugins, once they are loaded."""
+        ...
+
+    async def variables(self, directory: str, shell: Mapping[str, Any], *, with_project: bool) -> Mapping[str, str]:
+        """The variables that the plugins give to a shell."""
+        ...
+
+    def idle_hooks(self, directory: str, *, with_project: bool) -> tuple[str, ...]:
+        """The hooks of loaded plugins that nothing here calls."""
         ...
 
 
@@ -169,6 +177,16 @@ class Setups:
             found = frozenset[str]()
         told = [row for row in free if row.place not in found]
         return {own: skills.lines([row for row in told if row.is_of_project == own]) for own in (False, True)}, withheld
+
+    async def variables(self, directory: str, shell: Mapping[str, Any], *, with_project: bool) -> Mapping[str, str]:
+        """The variables that plugins give to a shell, or to an agent for its shells. In: `cwd`, and ids if there are."""
+        return {} if self.plugins is None else await self.plugins.variables(directory, shell, with_project=with_project)
+
+    def idle(self, directory: str, *, with_project: bool, of_model: bool = True) -> tuple[str, ...]:
+        """What of a set-up acts with OpenCode as the agent alone, in a person's words: keys, and hooks of loaded plugins."""
+        hooks = () if self.plugins is None else self.plugins.idle_hooks(directory, with_project=with_project)
+        keys = idle_keys(self._values(directory, with_project=with_project), of_model=of_model)
+        return (*keys, *(f"`{hook}` of plugins" for hook in hooks))
 
     def switches(self, directory: str, *, with_project: bool) -> dict[str, bool]:
         """Return the MCP servers of a directory by name, those that are off too. True: it is on."""

@@ -8,7 +8,7 @@ import path from "node:path"
 import { createInterface } from "node:readline"
 import { pathToFileURL } from "node:url"
 
-const CALLS = ["tool", "tool.execute.before", "tool.execute.after", "chat.message", "event", "config", "dispose"]
+const CALLS = ["tool", "tool.execute.before", "tool.execute.after", "chat.message", "event", "config", "dispose", "shell.env"]
 const INSTALL_MS = 60_000, RSS_LOOK_MS = 2_000, AGAIN_MS = 1_000, LINE_LIMIT = 4 * 2 ** 20, ERRORS_LIMIT = 5, IDS_LIMIT = 1_000
 console.log = console.info = console.debug = console.error // stdout and stderr are one log
 
@@ -241,6 +241,7 @@ const METHODS = {
     }
     return { args: (await trigger("tool.execute.before", input, { args })).args }
   },
+  "hook/env": async (input) => await trigger("shell.env", input, { env: {} }),
 }
 
 async function answer(connection, line) {

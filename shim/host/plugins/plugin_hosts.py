@@ -39,6 +39,8 @@ START_S = 90.0
 """Maximum seconds until a host has loaded everything. Packages of npm may have to be installed."""
 CALL_S = 20.0
 """Maximum seconds for the plugins to look at one call. After it, the call is refused and the host is ended."""
+VARIABLES_S = 10.0
+"""Maximum seconds that the start of an agent or a shell waits for `shell.env`. It goes on without, so that a package may come."""
 LOOK_S = 0.05
 """Seconds between two tries to reach a host that starts."""
 RSS_LIMIT_BYTES = 2**30
@@ -56,6 +58,7 @@ TAIL_CHARS = 2000
 """Characters of a host's output that are kept, to say why it ended."""
 ENDINGS = (".ts", ".js")
 HERE = Path(__file__).parent
+NO_VARIABLES = "An agent or a shell was started without the variables of your plugins (`shell.env`): {why}"
 GUARD_IS_GONE = "The plugins of this directory do not answer, so the call was not allowed: {why} Mend them or take them away."
 
 log = structlog.get_logger(__name__)
@@ -288,6 +291,33 @@ class PluginHosts:
             self._fail(host, str(error))
             return PluginVerdict(GUARD_IS_GONE.format(why=error))
         return PluginVerdict(missing=missing)
+
+    async def variables(self, directory: str, shell: Mapping[str, Any], *, with_project: bool) -> Mapping[str, str]:
+        """The variables that plugins give to a shell, or to an agent for its shells. In: `cwd`, and ids if there are."""
+        host = self._host(directory, with_project=with_project)
+        if host is None or not host.files.plugins:
+            return {}
+        try:
+            async with asyncio.timeout(VARIABLES_S):
+                await asyncio.shield(host.ready())
+                if "shell.env" not in arr(host.state.get("hooks")):
+                    return {}
+                given = obj((await host.call("hook/env", shell, VARIABLES_S)).get("env"))
+        except TimeoutError:
+            self._notify(directory, NO_VARIABLES.format(why=f"they took more than {VARIABLES_S:.0f} s."))
+            return {}
+        except PluginFailed as error:
+            self._notify(directory, NO_VARIABLES.format(why=error))
+            return {}
+        except HostFailed:  # that is told
+            return {}
+        rows = {name: value for name, value in given.items() if isinstance(value, str) and "\0" not in name + value}
+        return {name: value for name, value in rows.items() if name and "=" not in name}
+
+    def idle_hooks(self, directory: str, *, with_project: bool) -> tuple[str, ...]:
+        """The hooks that the plugins have and nothing here calls. Empty until they are loaded."""
+        host = self._hosts.get((directory, with_project))
+        return () if host is None else tuple(map(text, arr(host.state.get("unused"))))
 
     async def close(self) -> None:
         hosts, self._hosts = list(self._hosts.values()), {}

@@ -116,7 +116,14 @@ class Shells:
         return shell
 
     async def create(
-        self, directory: str, command: str, *, cwd: str | None, timeout_ms: float | None, metadata: Mapping[str, object]
+        self,
+        directory: str,
+        command: str,
+        *,
+        cwd: str | None,
+        timeout_ms: float | None,
+        metadata: Mapping[str, object],
+        variables: Mapping[str, str],
     ) -> Shell:
         """Start a command. Raises InvalidRequest for a missing folder, a NUL, or too many running commands."""
         if self._closed or sum(running.runs for running in self._shells.values()) >= RUNNING_LIMIT:
@@ -130,7 +137,7 @@ class Shells:
         process = ShellCommand(
             command,
             place,
-            child_environment({**self._environ, "SHELL": program}, {}, _token(id_)),
+            child_environment({**self._environ, **variables, "SHELL": program}, {}, _token(id_)),
             lambda text: self._on_output(id_, text),
             on_started=lambda: self._note_start(id_),
             limit_chars=OUTPUT_LIMIT_BYTES,

@@ -28,7 +28,7 @@ from shim.sessions.prompts.prompt_queue import PromptQueue
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.exit_errors import start_error, work_ended
 from shim.sessions.session.native_sessions import NativeSession, note_native_session
-from shim.sessions.session.session_agent import SessionAgent
+from shim.sessions.session.session_agent import SessionAgent, setup_gaps, variables_of
 from shim.sessions.session.session_state import Rules, SessionState, TurnInputs
 from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
@@ -380,11 +380,11 @@ class PromptDispatcher:
             raise AgentNotFound(f'There is no agent named "{pending.agent}". Choose another model.')
         name = agent.spec.name
         native = self._native.get(name)
-        options = pending.launch_options(agent.located.path or "", self._directory, native, self._state.variables)
-        self.has_project_settings = self.may_use_project_settings
+        self.has_project_settings = trusts = self.may_use_project_settings
+        variables = await variables_of(self._deps, agent.spec, self._state, with_project=trusts)
+        options = pending.launch_options(agent.located.path or "", self._directory, native, variables)
         chosen = self._process.chosen = (pending.choice or pending.user_prompt).mode, pending.prompt.mode or ""
-        setup = self._process.setup(with_project=self.has_project_settings)
-        self._wake_plugins(agent)
+        setup = self._process.setup(with_project=trusts)
         demand = self._demand(pending)
         held, unheld_why, seen = await sight_here(agent.spec, demand, options, self._deps.agents.environment())
         self._process.sandbox.hold(held, demand, seen, may_change=may_be_held(agent.spec, demand))
@@ -402,7 +402,7 @@ class PromptDispatcher:
         policy, spec = self._rules.policy(self._state, self._process.chosen[0]), agent.spec
         held = self._process.sandbox.bounds
         gaps = spec.rules.enforcement.gaps((*policy.config, *policy.session), held_keys(spec, held))
-        missing = spec.abilities.setup.gaps(self._process.setup(with_project=self.has_project_settings))
+        missing = setup_gaps(self._deps, self._process, spec, self._directory)
         rules_text = gaps_notice(spec.title, gaps) if gaps else ""
         setup_text = setup_notice(spec.title, missing) if missing else ""
         sandbox_text = sandbox_notice(spec, held, unheld_why, is_missed=bool(gaps))

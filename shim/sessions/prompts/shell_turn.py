@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from shim.agents.sandboxes import level_of
@@ -13,6 +14,7 @@ from shim.host.terminals.shell_command import ShellCommand
 from shim.lib.errors import InvalidRequest
 from shim.processes.child_environment import child_environment
 from shim.sessions.index.manager import SessionManager
+from shim.sessions.mcp_servers import is_trusted
 from shim.sessions.prompts.prompt_request import PromptRequest, check_ids, choose
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.undo.undo import settle
@@ -37,6 +39,13 @@ async def shell(manager: SessionManager, session_id: str, command: str, mode: st
     await run.finish()
 
 
+async def shell_variables(manager: SessionManager, directory: str, cwd: str, **ids: str) -> Mapping[str, str]:
+    """The variables that plugins give to a shell that this server starts; those of a project where it is trusted."""
+    with_project = await is_trusted(manager, directory)
+    given = await manager.deps.setups.variables(directory, {"cwd": cwd, **ids}, with_project=with_project)
+    return child_environment(given, {})
+
+
 class _Run:
     """The items of one command, in order."""
 
@@ -48,9 +57,9 @@ class _Run:
         ids = manager.deps.ids
         self._message, self._call, self._result, self._call_id = (ids.new("item") for _ in range(4))
         self._output: list[str] = []
-        environment = child_environment(manager.deps.agents.environment() | actor.main.variables, {})
+        self._environment = child_environment(manager.deps.agents.environment() | actor.main.variables, {})
         enclose = manager.deps.enclose_shell(level_of(actor.main.session.record, None))
-        self._process = ShellCommand(command, actor.directory, environment, self._on_output, enclose=enclose)
+        self._process = ShellCommand(command, actor.directory, self._environment, self._on_output, enclose=enclose)
 
     def _item(
         self, item_id: str, kind: ItemKind, role: ItemRole, *content: ContentPart, complete: bool, **metadata: Any
@@ -93,6 +102,8 @@ class _Run:
         code = -signal.SIGKILL
         try:
             await self._actor.snapshots.wait_for_start()
+            ids = {"sessionID": self._state.id, "callID": self._call_id}
+            self._environment |= await shell_variables(self._manager, self._actor.directory, self._actor.directory, **ids)
             code = await self._process.run()
         except OSError as error:
             self._on_output(f"{self._command}: {error.strerror or error}\n")

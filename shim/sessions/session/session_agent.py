@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -19,13 +19,15 @@ from shim.sessions.permissions.unattended_policy import Timer
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.edited_files import EditedFiles
 from shim.sessions.session.session_sandbox import SandboxSession, SessionSandbox
+from shim.sessions.session.session_state import SessionState
 from shim.sessions.session.tape import Tape, on_holder
+from universal.agent_spec import AgentSpec
 from universal.codec import Catalogue, Codec, Command, Fact, Interrupt, Output, PermissionReply, Prompt, SetTimer
 from universal.events import EventType, PermissionData
 from universal.host import HostAnswer, HostCall, HostDone, StopCommand
 from universal.launch import Exit, LaunchOptions
 from universal.lib.jsonvalue import obj, text
-from universal.setup import DirectorySetup, SetupUse
+from universal.setup import PARTS, DirectorySetup, SetupUse
 from universal.tools.cards import view_call
 
 log = structlog.get_logger()
@@ -56,6 +58,15 @@ class AgentListener(SandboxSession, Protocol):
         ...
 
 
+async def variables_of(deps: SessionDeps, spec: AgentSpec, state: SessionState, *, with_project: bool) -> Mapping[str, str]:
+    """The variables of an agent that is started: the session's, and those of plugins. Wakes the plugins."""
+    if spec.abilities.setup.reads_own:  # it calls plugins itself
+        return state.variables
+    directory = state.session.record.directory
+    shell = {"cwd": directory, "sessionID": state.id}
+    return {**state.variables, **await deps.setups.variables(directory, shell, with_project=with_project)}
+
+
 class SessionAgent:
     """The current process of a session's agent, if there is one, and processes that are being stopped.
 
@@ -76,7 +87,11 @@ class SessionAgent:
         self.edits = EditedFiles(self.format_file, listener.on_lines, self._go_on)
         self.tape: Tape | None = None
         """What the next server needs to go on with the process, if it could."""
-        self._host = HostCalls(directory, deps.roots, deps.agents.environment, self.answer_host_call)
+        self._variables: Mapping[str, str] = {}
+        """Those of the process besides the server's: of the session, and of plugins."""
+        self._host = HostCalls(
+            directory, deps.roots, lambda: {**deps.agents.environment(), **self._variables}, self.answer_host_call
+        )
         self._stopping: dict[asyncio.Task[None], AgentHandle] = {}
         self._handle: AgentHandle | None = None
         self.codec: Codec | None = None
@@ -123,7 +138,7 @@ class SessionAgent:
     async def start(self, agent: Agent, options: LaunchOptions) -> bool:
         """Start an agent. False if it was dropped or has exited before it was ready. Raises AgentError."""
         self.generation += 1
-        self.resumes, self.reads_project = options.resume, options.project_settings
+        self.resumes, self.reads_project, self._variables = options.resume, options.project_settings, options.variables
         generation = self.generation
         spares = self._deps.spares
         spare = await spares.take(agent, options) if spares is not None and not self.is_untried else None
@@ -436,3 +451,15 @@ class SessionAgent:
         if self._stopping:
             await asyncio.wait(self._stopping)
         await self._host.close()
+
+
+def setup_gaps(deps: SessionDeps, process: SessionAgent, spec: AgentSpec, directory: str) -> list[str]:
+    """What of the set-up has no effect in a session with this agent, in a person's words."""
+    with_project, name = process.reads_project, process.chosen[0]
+    missing = [PARTS[part] for part in spec.abilities.setup.gaps(process.setup(with_project=with_project))]
+    if spec.abilities.setup.reads_own:
+        return missing
+    config = deps.config_now(directory)
+    own = config.agents[name].idle if config is not None and name in config.agents else ()
+    keys = deps.setups.idle(directory, with_project=with_project, of_model=False)
+    return [*missing, *keys, *(f"`agent.{name}.{key}`" for key in own)]

@@ -31,8 +31,10 @@ async def modes(ctx: Ctx) -> object:
     """List the modes of all installed agents, `default_agent` first. It is never empty, as clients then send nothing."""
     config, agents = await list_offers(ctx.services, ctx.directory)
     listed = catalog.modes(agents, config.default_agent, config.disabled_agents, config.agents)
-    setup = ctx.services.sessions.deps.setups.now(ctx.directory, with_project=True)
-    return [offers.agent(mode, agents, setup) for mode in listed]
+    setups = ctx.services.sessions.deps.setups
+    setup = setups.now(ctx.directory, with_project=True)
+    idle = setups.idle(ctx.directory, with_project=True)
+    return [offers.agent(mode, agents, setup, idle) for mode in listed]
 
 
 @operation("app.skills")

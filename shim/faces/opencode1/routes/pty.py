@@ -20,6 +20,7 @@ from shim.http.access import is_authorized, may_use, token_of
 from shim.http.operation import Ctx
 from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
 from shim.lib.errors import InvalidRequest, PtyForbidden
+from shim.sessions.prompts.shell_turn import shell_variables
 
 TICKET_HEADER = "x-opencode-ticket"
 """A required header. It makes browsers send a preflight (CORS), so that a foreign page cannot get a ticket."""
@@ -41,9 +42,11 @@ async def list_terminals(ctx: Ctx) -> object:
 async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     """Open a terminal."""
     options = body or TerminalBody()
-    await require(str(Path(ctx.directory, options.cwd or ".")), ctx.services.settings.roots)
+    cwd = str(Path(ctx.directory, options.cwd or "."))
+    await require(cwd, ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
-    new = NewTerminal(options.command, tuple(options.args or ()), options.cwd, options.title, options.env or {})
+    variables = {**(options.env or {}), **await shell_variables(ctx.services.sessions, ctx.directory, cwd)}
+    new = NewTerminal(options.command, tuple(options.args or ()), options.cwd, options.title, variables)
     return host.terminal((await ctx.services.terminals.create(ctx.directory, project.id, new)).info)
 
 

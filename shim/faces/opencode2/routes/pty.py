@@ -27,6 +27,7 @@ from shim.http.access import is_authorized, may_use, token_of
 from shim.http.operation import Ctx, need_id
 from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
 from shim.lib.errors import Forbidden, InvalidRequest, PtyNotFound, ShellNotFound
+from shim.sessions.prompts.shell_turn import shell_variables
 
 TICKET_HEADER = "x-opencode-ticket"
 """A header that makes browsers send a CORS preflight, so that a page of another origin cannot get a ticket."""
@@ -44,9 +45,11 @@ async def listing(ctx: Ctx) -> object:
 async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     """Create a terminal."""
     body = body or TerminalBody()
-    await require(str(Path(ctx.directory, body.cwd or ".")), ctx.services.settings.roots)
+    cwd = str(Path(ctx.directory, body.cwd or "."))
+    await require(cwd, ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
-    new = NewTerminal(body.command, tuple(body.args or ()), body.cwd, body.title, body.env or {})
+    variables = {**(body.env or {}), **await shell_variables(ctx.services.sessions, ctx.directory, cwd)}
+    new = NewTerminal(body.command, tuple(body.args or ()), body.cwd, body.title, variables)
     created = await ctx.services.terminals.create(ctx.directory, project.id, new)
     return await locate_answer(ctx, host.terminal(created.info))
 
@@ -138,9 +141,15 @@ async def list_shells(ctx: Ctx) -> object:
 @operation("shell.create")
 async def create_shell(ctx: Ctx, body: requests.ShellCreateBody) -> object:
     """Run a command with the person's shell. `timeout`: milliseconds until it is ended; none by default."""
-    await require(str(Path(ctx.directory, body.cwd or ".")), ctx.services.settings.roots)
+    cwd = str(Path(ctx.directory, body.cwd or "."))
+    await require(cwd, ctx.services.settings.roots)
     process = await ctx.services.shells.create(
-        ctx.directory, body.command, cwd=body.cwd, timeout_ms=body.timeout, metadata=body.metadata or {}
+        ctx.directory,
+        body.command,
+        cwd=body.cwd,
+        timeout_ms=body.timeout,
+        metadata=body.metadata or {},
+        variables=await shell_variables(ctx.services.sessions, ctx.directory, cwd),
     )
     row = host.shell_command(process.info)  # it may have ended before the answer is made
     return await locate_answer(ctx, row)

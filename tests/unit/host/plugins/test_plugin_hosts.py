@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from shim.host.config.opencode_config import OpenCodeConfig, Source
 from shim.host.config.setups import PluginVerdict
+from shim.host.plugins import plugin_hosts
 from shim.host.plugins.plugin_hosts import PluginHosts, find_files
 from universal.setup import TOOLS_SERVER
 from universal.tools.cards import view_call
 
 CALL = {"tool": "bash", "sessionID": "ses_1", "callID": "c", "args": {"command": "ls"}}
+
+
+HOST = """#!{python} -IS
+import json, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(json.loads(sys.stdin.readline())["socket"])
+listener.listen()
+stream = listener.accept()[0].makefile("rw")
+for line in stream:
+    row = json.loads(line)
+    reply = {{"result": {{"hooks": ["shell.env", "chat.params"], "unused": ["chat.params"]}}}}
+    if row["method"] == "hook/env":
+        reply = {answer}
+    if reply:
+        print(json.dumps({{"id": row["id"], **reply}}), file=stream, flush=True)
+"""
+"""A host that says that its plugins have two hooks. `answer`: what it says to `shell.env`, None for nothing."""
 
 
 def put(*files: Path) -> None:
@@ -75,3 +96,35 @@ def test_an_own_tool_has_its_own_name_but_none_of_opencodes() -> None:
     assert view_call("claude", f"mcp__{TOOLS_SERVER}__weather", {}, []).tool == "weather"
     assert view_call("claude", f"mcp__{TOOLS_SERVER}__bash", {}, []).tool == f"{TOOLS_SERVER}_bash"
     assert view_call("claude", "mcp__other__weather", {}, []).tool == "other_weather"
+
+
+@pytest.mark.parametrize(
+    ("answer", "variables", "words"),
+    [
+        (
+            '{"result": {"env": {"NAME": row["params"]["cwd"], "A=B": "x", "": "", "INT": 1, "NUL": chr(0)}}}',
+            {"NAME": "/cwd"},
+            "",
+        ),
+        ('{"error": {"message": "no key"}}', {}, "(`shell.env`): no key"),
+        ("None", {}, "they took more than"),
+    ],
+)
+async def test_plugins_give_variables_to_a_shell_or_it_starts_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, variables: dict[str, str], words: str
+) -> None:
+    """Nothing that is no variable is given, and a hook that fails or hangs is told and stops no shell."""
+    monkeypatch.setattr(plugin_hosts, "VARIABLES_S", 2.0)
+    told: list[str] = []
+    program = tmp_path / "opencode"
+    program.write_text(HOST.format(python=sys.executable, answer=answer))
+    program.chmod(0o755)
+    hosts, directory = hosts_in(tmp_path, {"SHIM_OPENCODE_BIN": str(program)}, told), str(tmp_path)
+    assert await hosts.variables(directory, {"cwd": "/cwd"}, with_project=False) == {}, "there are no plugins"
+    put(tmp_path / "config" / "plugin" / "env.ts")
+    hosts.look(directory, OpenCodeConfig({}))
+    assert hosts.idle_hooks(directory, with_project=False) == ()
+    assert await hosts.variables(directory, {"cwd": "/cwd"}, with_project=False) == variables
+    assert hosts.idle_hooks(directory, with_project=False) == ("chat.params",)
+    assert [words in text for text in told] == [True] * bool(words), told
+    await hosts.close()

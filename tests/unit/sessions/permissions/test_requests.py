@@ -405,6 +405,12 @@ class Plugins:
     async def before(self, *_: object, **__: object) -> PluginVerdict:
         return self._verdict
 
+    async def variables(self, *_: object, **__: object) -> dict[str, str]:
+        return {}
+
+    def idle_hooks(self, *_: object, **__: object) -> tuple[str, ...]:
+        return ("chat.params",)
+
     def wake(self, *_: object, **__: object) -> None: ...
 
     def server(self, *_: object, **__: object) -> None: ...

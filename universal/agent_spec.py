@@ -246,6 +246,11 @@ class AgentAbilities:
     """True if it can continue after an earlier answer (`LaunchOptions.resume_at`). Its DONE then has `anchor` in metadata."""
 
     @property
+    def all_lacks(self) -> Mapping[str, str]:
+        """`lacks`, with steering if it has none."""
+        return {**self.lacks, **({"steer": self.no_steering} if self.no_steering else {})}
+
+    @property
     def skill_folders(self) -> frozenset[str]:
         """The folders in which it finds skills by itself, as in `CommandFolder.path`."""
         return frozenset(folder.path for folder in self.command_sources.folders if folder.form == "skills")

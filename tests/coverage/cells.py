@@ -33,7 +33,7 @@ class Column:
     folders: tuple[str, ...] = ()
     differs: Mapping[str, Cell] = field(default_factory=dict[str, Cell])
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """As in `AgentSpec`."""
+    """As `AgentAbilities.all_lacks`."""
 
     def cell(self, feature: str) -> Cell | None:
         """The cell; None: not verified."""
@@ -107,6 +107,7 @@ _COLUMNS: Mapping[str, Column] = {
         {
             "questions": _acp("question", CLAUDE_ACP, CODEX_ACP, note="OpenCode's ACP server offers no question tool."),
             **_NO_WORDS,
+            "steer": _acp("steer", CLAUDE_ACP, CODEX_ACP, note="`opencode acp` takes one prompt at a time."),
             "cost": _acp("text", CLAUDE_ACP, OPENCODE_ACP, note="codex-acp tells tokens, no prices."),
         },
     ),
@@ -203,9 +204,10 @@ _COLUMNS: Mapping[str, Column] = {
 def columns(specs: Mapping[str, AgentSpec]) -> dict[str, Column]:
     """The columns, in the order of the table. Agents of packages, which have no recordings here, come last."""
     shown = {
-        name: replace(column, lacks=specs[name].abilities.lacks) if name in specs else column for name, column in _COLUMNS.items()
+        name: replace(column, lacks=specs[name].abilities.all_lacks) if name in specs else column
+        for name, column in _COLUMNS.items()
     }
-    others = {name: Column(spec.title, lacks=spec.abilities.lacks) for name, spec in specs.items() if name not in agents()}
+    others = {name: Column(spec.title, lacks=spec.abilities.all_lacks) for name, spec in specs.items() if name not in agents()}
     return {**shown, **others}
 
 

@@ -13,6 +13,7 @@ from tests.coverage.evidence import Evidence
 from universal.events import EventType
 from universal.items import FileRefPart, ItemKind, ItemStatus
 from universal.limits import windows_of
+from universal.turn import Input
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,13 @@ def queue(seen: Evidence) -> bool:
     return seen.reasons == ("completed",) and any("second" in said for said in seen.texts())
 
 
+def steer(seen: Evidence) -> bool:
+    """The second prompt is answered in the turn of the first, after the call that ran, and stands between their answers."""
+    taken = [signal for signal in seen.signals() if signal.input is Input.TAKEN]
+    parents = {str(info.get("parentID")) for info in seen.infos if info["role"] == "assistant"}
+    return len(taken) == 1 and seen.reasons == ("completed",) and len(parents) == 2 and "second" in seen.texts()[-1]
+
+
 FEATURES: Mapping[str, Feature] = {
     "text": Feature("Text", "the answer, as a message and as a text part", text, "text"),
     "deltas": Feature("Streamed text", "the agent's own pieces, sent on as they come", deltas, "long"),
@@ -192,6 +200,7 @@ FEATURES: Mapping[str, Feature] = {
     "retries": Feature("Retries", "shown while the agent tries again, then the answer", retries, "drop"),
     "interrupt": Feature("Interrupt", "the turn ends as aborted", interrupt, "abort_tool"),
     "queue": Feature("Prompts while busy", "answered in the same turn, one idle", queue, "queue"),
+    "steer": Feature("Steering", "a prompt during a turn is taken in at the agent's next step", steer, "steer"),
     "resume": Feature("Resume", "a new process goes on with the conversation", resume, "resume.2"),
     "model_switch": Feature("Model switch", "another model and back, without a new process", model_switch, "model_switch"),
     "variants": Feature("Variants (effort)", "the level of a prompt reaches the agent", variants, "reason"),

@@ -188,8 +188,14 @@ class Driver:
         )
         self._prompts[prompt.key] = prompt
         turns, fact_count = self._turns, len(self._facts)
-        self._row("do", {"command": "prompt", **_plain(asdict(prompt))})
+        codec = self._codec if step.steer else None
+        if codec is not None:
+            await self._wait(lambda: codec.may_steer, "a step at which it can be steered")
+        self._row("do", {"command": "steer" if step.steer else "prompt", **_plain(asdict(prompt))})
         self._apply(Input.PROMPT, prompt.key)
+        if codec is not None:
+            self._apply(Input.OFFERED, prompt.key)
+            self._act(codec.steer(prompt))
         if step.until == "end":
             await self._wait(lambda: self._turns > turns and not self._machine.busy, "the end of the turn")
         elif step.until != "accepted":
@@ -271,9 +277,11 @@ class Driver:
             mode=self._mode,
             environment=self._environment,
             is_root=hasattr(os, "geteuid") and os.geteuid() == 0,
+            version=self._version,
         )
         spec = codec.launch(options)
-        about = {"native_session_id": options.native_session_id, "resume": resume, "model": options.model, "mode": options.mode}
+        kept = ("native_session_id", "resume", "model", "mode", "version")
+        about = {name: getattr(options, name) for name in kept}
         self.parts.append(Part({"form": FORM, **self._head(spec), "launch": about}))
         self._machine, self._exited, self._turns, self._facts, self._prompts = TurnMachine(), asyncio.Event(), 0, [], {}
         self._began = self._last_line_s = time.monotonic()

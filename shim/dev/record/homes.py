@@ -248,7 +248,7 @@ def lead_by_card(agent: str, home: Path, project: Path, url: str) -> Env:
 
 def _target(agent: str, prepare: Prepare, folder: str = "", **more: Any) -> Target:
     spec = agents()[agent]
-    return Target(prepare, spec.program.npm[0], spec.program.binaries[0], folder, lacks=spec.abilities.lacks, **more)
+    return Target(prepare, spec.program.npm[0], spec.program.binaries[0], folder, lacks=spec.abilities.all_lacks, **more)
 
 
 def _by_card(agent: str) -> Target:
@@ -259,7 +259,7 @@ def _by_card(agent: str) -> Target:
         program=spec.program.binaries[0],
         folder=f"acp/{agent}-",
         mode=record.get("mode", "build"),
-        lacks={"plan": "The protocol has no word for limits of a plan.", **spec.abilities.lacks},
+        lacks={"plan": "The protocol has no word for limits of a plan.", **spec.abilities.all_lacks},
         python=record.get("python", ""),
     )
 
@@ -277,10 +277,10 @@ TARGETS: Mapping[str, Target] = {
         agents()["opencode"].program.npm[0],
         "opencode",
         "acp/opencode-",
-        lacks=agents()["opencode-acp"].abilities.lacks,
+        lacks=agents()["opencode-acp"].abilities.all_lacks,
     ),
     "pi-acp": _target("pi-acp", _pi, "acp/pi-acp-"),
-    "kilo-serve": replace(_by_card("kilo"), folder="", lacks=agents()["kilo-serve"].abilities.lacks),
+    "kilo-serve": replace(_by_card("kilo"), folder="", lacks=agents()["kilo-serve"].abilities.all_lacks),
     **{name: _by_card(name) for name, card in CARDS.items() if RECORD in card},
 }
 """Name in the registry -> the agent's target."""

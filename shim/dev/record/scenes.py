@@ -18,7 +18,10 @@ Until: TypeAlias = Literal["end", "delta", "tool", "ask", "accepted"]
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A prompt. `model`: no model, the default one or another one. `effort`: the strongest effort level."""
+    """A prompt. `model`: no model, the default one or another one. `effort`: the strongest effort level.
+
+    `steer`: for the turn that runs, as soon as the agent takes it in.
+    """
 
     tag: str
     text: str = "please"
@@ -27,6 +30,7 @@ class Say:
     effort: bool = False
     image: bool = False
     file: bool = False
+    steer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,9 @@ SCENES: Mapping[str, Scene] = {
         shows=("ask",),
     ),
     "queue": Scene((Say("slow_bash:2", "first", until="tool"), Say("text", "second, while the tool runs"))),
+    "steer": Scene(
+        (Say("slow_bash:3", "first", until="delta"), Say("text", "second, for the same turn", steer=True)), needs="steer"
+    ),
     "three_turns": Scene((Say("text", "one"), Say("read_edit", "two"), Say("text", "three"))),
     "model_switch": Scene(
         (Say("text", "one", model="usual"), Say("text", "two", model="other"), Say("text", "three", model="usual")),

@@ -368,8 +368,10 @@ class SessionActor:
             self.keeper.on_actor_changed(self)
 
     def on_outputs(self, outputs: Sequence[Output]) -> None:
-        """Queue outputs of the codec."""
+        """Queue outputs of the codec. A timer without any may have shown that the agent takes in prompts now."""
         self._effects.add(outputs)
+        if not outputs and self.main.machine.queue:
+            self.offers.offer()
         if self.dispatcher.note_native_session():
             self.keeper.on_actor_changed(self)
 

@@ -20,7 +20,7 @@ from universal.agents import kit
 from universal.agents.acp import errors
 from universal.agents.acp.asks import AskAlways, Asks
 from universal.agents.acp.context import Context, Msg
-from universal.agents.acp.ends import HISTORY, LATE_S
+from universal.agents.acp.ends import HISTORY, LATE_S, STEADY
 from universal.agents.acp.host import Host
 from universal.agents.acp.logins import environment_method, key_variables
 from universal.agents.acp.notes import Notes, PromptCost
@@ -28,7 +28,7 @@ from universal.agents.acp.profiles import Profile
 from universal.agents.acp.setup import Change, MissingChoice, Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.turns import Connection, Turns
-from universal.agents.acp.wire import ABORTED, CLIENT, ENCLOSED_CLIENT, IGNORED, OWN_WORK_ENDS, RETRYING, server_of
+from universal.agents.acp.wire import ABORTED, CLIENT, ENCLOSED_CLIENT, IGNORED, OWN_WORK_ENDS, RETRYING, STEER, server_of
 from universal.claude_code import UNCHECKED, access_metadata
 from universal.codec import IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, WriteLine
 from universal.codec import Stop as StopProcess
@@ -162,6 +162,14 @@ class AcpCodec(kit.BaseCodec[Context]):
     def _interrupt_by_answer(self) -> Iterator[Output]:
         return self._turns.refuse()
 
+    @property
+    def may_steer(self) -> bool:
+        """Whether the agent can be given a prompt for the running turn."""
+        return self._turns.may_steer
+
+    def steer(self, prompt: Prompt) -> list[Output]:
+        return self._stamp(self._turns.steer(prompt))
+
     def proceed(self, permission_id: str) -> list[Output]:
         """Continue a checked file access, command or call that no rule concerns."""
         return self._stamp(self._turns.after_reply(self._host.proceed(permission_id) or self._asks.proceed(permission_id)))
@@ -233,6 +241,9 @@ class AcpCodec(kit.BaseCodec[Context]):
         """End what nothing has come of for a while: a turn, a history, the handshake."""
         if key == kit.HANDSHAKE:
             return self._stamp(self._give_up_answer())
+        if key == STEADY:
+            self._turns.on_steady()
+            return []
         if key == HISTORY:
             self._is_loading = False
             return self._stamp((*self._pump(), *self._await_answer()))
@@ -435,6 +446,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         "session/set_mode": _on_set,
         "session/set_model": _on_set,
         "session/set_config_option": _on_set,
+        STEER: lambda codec, msg: codec._turns.on_steer_answer(msg),
     }
     """Method of ours -> what is done with its answer."""
 

@@ -26,6 +26,10 @@ from universal.items import Json
 
 HISTORY = "history"
 """Key of the timer for the end of a history that `session/load` replays."""
+STEADY = "steady"
+"""Key of the timer after which an open call is known to run."""
+STEADY_S = 1.0
+"""Seconds. A prompt that claude-agent-acp gets within 0.65 s of a call's beginning stops the call."""
 LATE_S = 0.25
 """Seconds for updates after the end. `opencode acp` sends text 50 ms late, codex-acp 2.6.0 a result 205 ms after an interrupt."""
 CALLS_S = 1.0

@@ -123,6 +123,7 @@ WRITTEN: tuple[Profile, ...] = (
             command_sources=COMMANDS,
             internal_commands=INTERNAL_COMMANDS,
             withheld_commands=WITHHELD_COMMANDS,
+            no_steering="",
         ),
         rules=AgentRules(
             Enforcement(
@@ -153,7 +154,7 @@ WRITTEN: tuple[Profile, ...] = (
             key_variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
             no_spare="Its handshake begins a conversation, which would be left empty in Codex's list.",
         ),
-        abilities=replace(ABILITIES, capabilities=replace(CAPABILITIES, questions=True), modes=_CODEX_MODES),
+        abilities=replace(ABILITIES, capabilities=replace(CAPABILITIES, questions=True), modes=_CODEX_MODES, no_steering=""),
         rules=AgentRules(ENFORCEMENT, ProjectSettingsUse(("codex",)), sandbox=CODEX_SANDBOX),
         tells_commands=True,
         id_less_errors=True,

@@ -14,7 +14,7 @@ from universal.agents import kit
 from universal.agents.acp import errors
 from universal.agents.acp.asks import Asks
 from universal.agents.acp.context import Context, Msg
-from universal.agents.acp.ends import CALLS_S, END, LATE_S, OWN_CALLS_S, OWN_S, SILENT_S, End
+from universal.agents.acp.ends import CALLS_S, END, LATE_S, OWN_CALLS_S, OWN_S, SILENT_S, STEADY, STEADY_S, End
 from universal.agents.acp.host import Host
 from universal.agents.acp.logins import login_hint
 from universal.agents.acp.notes import Notes, PromptCost
@@ -22,7 +22,7 @@ from universal.agents.acp.profiles import Profile
 from universal.agents.acp.setup import Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.tools import Call
-from universal.agents.acp.wire import ABORTED, IGNORED, MODE_NOTE, NOTE, OWN_WORK_BEGINS, PREAMBLE, REFUSED, RETRY, SUSPECT
+from universal.agents.acp.wire import ABORTED, IGNORED, MODE_NOTE, NOTE, OWN_WORK_BEGINS, PREAMBLE, REFUSED, RETRY, STEER, SUSPECT
 from universal.codec import Attachment, Output, Prompt, SetTimer, Signal, WriteLine
 from universal.host import HostAnswer
 from universal.items import Json
@@ -107,6 +107,10 @@ class Turns:
         """The agent has said that the turn is over. It may still send updates of it."""
         self._own = False
         """A turn is open for what the agent says or asks without a prompt."""
+        self._offers: dict[str, Id] = {}
+        """Key of a steered prompt -> our request, which the agent has not answered."""
+        self._is_steady = False
+        """Nothing new was said of the open calls for a while, so that they run."""
         self._suspect: Msg | None = None
         """An update that may turn out to be the text of an error; held back until more is known."""
 
@@ -127,10 +131,39 @@ class Turns:
         self._prompted = True
         self._slash = prompt.text.lstrip().startswith("/")
         yield from c.notes.on_compaction_start(is_wanted=prompt.compact)
-        embedded = obj(obj(c.agent.get("agentCapabilities")).get("promptCapabilities")).get("embeddedContext") is True
-        content = prompt_content(prompt, images=c.setup.images, embedded=embedded)
-        self._running, line = c.rpc.request("session/prompt", {"sessionId": c.session, "prompt": content})
+        self._running, line = c.rpc.request("session/prompt", self._content(prompt))
         yield WriteLine(line)
+
+    def _content(self, prompt: Prompt) -> Msg:
+        """The parameters of a request with a prompt."""
+        c = self._conn
+        embedded = obj(obj(c.agent.get("agentCapabilities")).get("promptCapabilities")).get("embeddedContext") is True
+        return {"sessionId": c.session, "prompt": [*prompt_content(prompt, images=c.setup.images, embedded=embedded)]}
+
+    @property
+    def _can_steer(self) -> bool:
+        return obj(obj(self._conn.agent.get("_meta")).get("steering")).get("supported") is True
+
+    @property
+    def may_steer(self) -> bool:
+        """Whether a call runs in the prompt's turn: what is said, or a call that has just begun, would be cut off."""
+        calls = self._conn.talk.calls.values()
+        at_work = self._running is not None and not (self._stopping or self._conn.asks)
+        return self._can_steer and at_work and any(call.is_running or (self._is_steady and call.raw_input) for call in calls)
+
+    def steer(self, prompt: Prompt) -> Iterator[Output]:
+        """Give the agent a prompt for the running turn. If that is over, it shall not begin another one."""
+        params = {**self._content(prompt), "_meta": {"steering": {"idleBehavior": "promptRequired"}}}
+        self._offers[prompt.key], line = self._conn.rpc.request(STEER, params)
+        yield WriteLine(line)
+
+    def on_steer_answer(self, msg: Response) -> Iterator[Output]:
+        """Handle the answer to a steered prompt: the turn has it, or is over."""
+        key = next((key for key, id_ in self._offers.items() if id_ == msg.id), None)
+        if key is not None:
+            del self._offers[key]
+            is_in = not msg.is_error and get_text(obj(msg.result), "outcome") == "injected"
+            yield Signal(Input.TAKEN if is_in else Input.RETURNED, key=key)
 
     def take_back(self, answer: Response) -> bool:
         """Put a refused prompt before those that wait, to be written again. False if it is over or shall stop."""
@@ -162,8 +195,17 @@ class Turns:
     def after_reply(self, outputs: Sequence[Output]) -> Iterator[Output]:
         """Pass on outputs of what we have answered. The end of a turn waits for what the agent makes of them."""
         yield from outputs
+        yield from self._watch_calls()
         if outputs and (self._own or self._ending is not None):
             yield self._rest()
+
+    def _watch_calls(self) -> Iterator[Output]:
+        self._is_steady = False
+        if self._can_steer:
+            yield SetTimer(STEADY, STEADY_S if self._conn.talk.calls else None)
+
+    def on_steady(self) -> None:
+        self._is_steady = True
 
     def eof(self) -> Iterator[Output]:
         """Report open asks, messages and calls as they are, because the process is gone. A turn that was over has ended."""
@@ -234,6 +276,9 @@ class Turns:
     def _end(self, end: End) -> Iterator[Output]:
         """End the turn. Own work of the agent before a prompt that waits gives no signal, as that prompt is in the same turn."""
         c = self._conn
+        offers, self._offers = self._offers, {}
+        for key in reversed(offers):
+            yield Signal(Input.RETURNED, key=key)
         stopping, self._stopping = self._stopping, False
         reason, raw = get_text(end.result, "stopReason"), end.raw
         error = yield from self._settle_suspect(raw, end.error)
@@ -338,6 +383,7 @@ class Turns:
         yield from self._settle_suspect(None)
         update = self._conn.talk.ids.address(update, begins=update.get("sessionUpdate") == "tool_call")
         yield from self._conn.talk.tool(self._conn.host.with_terminal(update, self._call_of(update)), raw)
+        yield from self._watch_calls()
 
     # --- status ---------------------------------------------------------------------------------------
 

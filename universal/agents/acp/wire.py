@@ -29,6 +29,8 @@ IGNORED: dict[str, str] = {
 }
 """Messages that are ignored, and why."""
 
+STEER = "_session/steering"
+"""A prompt for the running turn; claude-agent-acp and codex-acp have it, and say so in `_meta` of `initialize`."""
 RETRYING = "_session/retrying"
 """Mistral Vibe's message that it asks the model again: {category, detail}."""
 OWN_WORK_BEGINS = "_qwencode/start_turn"

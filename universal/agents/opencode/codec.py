@@ -147,6 +147,12 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
         """True until the rest of the preparation can be asked for."""
         self._rules: tuple[Rule, ...] = ()
         """The session's permission rules that OpenCode has. It keeps them when its process ends."""
+        self._steered: dict[str, str] = {}
+        """Message of a prompt that it was given while it works, and does not answer yet -> the prompt's key."""
+        self._unheard = ""
+        """The last one, until OpenCode has told it. The next sorts after it."""
+        self._unwanted: list[str] = []
+        """Messages that it has not answered, and must not: the next prompt waits until they are removed."""
 
     def _new_session(self, session_id: str, child: str | None) -> _Session:
         return _Session(Thread(self._ctx, session_id, child=child), Course())
@@ -220,7 +226,38 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
             self._steps.append(Step("create", "POST", "", body))
         elif self._anchor:
             self._steps.append(Step("history", "GET", "/message", None))
+        self._steps.extend(Step("delete", "DELETE", f"/message/{quote(id_)}", None) for id_ in self._unwanted)
         yield from self._next_step()
+
+    # OpenCode answers all messages that it has at its next step. It removes none while it works, so that none is given back then.
+
+    @property
+    def may_steer(self) -> bool:
+        course = self._main.course
+        return course.active and course.has_begun and not (course.idle or course.stopping or self._unheard)
+
+    def steer(self, prompt: Prompt) -> list[Output]:
+        message = message_id(prompt.key, self._last_event)
+        if not message or _rules_for_engine(self._rules_of(prompt)) != self._rules:
+            return [Signal(Input.RETURNED, key=prompt.key)]
+        self._main.thread.own_prompts.add(message)
+        self._steered[message], self._unheard = prompt.key, message
+        return [self._request(f"steer:{message}", "POST", self._path("/prompt_async"), wire.prompt_body(prompt, message))]
+
+    def _take(self, answered: str) -> Iterator[Output]:
+        """Handle the beginning of an answer: to this message, and to all before it."""
+        for message in tuple(self._steered) if answered in self._steered else ():
+            yield Signal(Input.TAKEN, key=self._steered.pop(message))
+            if message == answered:
+                return
+
+    def _give_back(self) -> Iterator[Output]:
+        """Give back what was not answered, and remove it from the conversation."""
+        steered, self._steered, self._unheard = self._steered, {}, ""
+        for message, key in reversed(steered.items()):
+            self._unwanted.append(message)
+            yield Signal(Input.RETURNED, key=key)
+            yield self._request(f"unwanted:{message}", "DELETE", self._path(f"/message/{quote(message)}"), None)
 
     def _on_ready(self, prompt: Prompt) -> Iterator[Output]:
         """Send OpenCode the session's rules, if they have changed, and then the prompt."""
@@ -279,6 +316,13 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
             yield from self._prompt_accepted(purpose, good, status, body, answer)
         elif purpose == "status":
             yield from self._on_status_answer(good, body, answer)
+        elif purpose.startswith("steer:") and not good:
+            message = purpose.removeprefix("steer:")
+            self._unheard = "" if self._unheard == message else self._unheard
+            if (key := self._steered.pop(message, None)) is not None:
+                yield Signal(Input.RETURNED, key=key)
+        elif purpose.startswith("unwanted:") and good:
+            self._unwanted = [message for message in self._unwanted if message != purpose.removeprefix("unwanted:")]
         elif not good:
             # A late reply, or an abort without a turn: the events have the truth.
             self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
@@ -298,6 +342,7 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
                 self._know(session_id)
             self._steps.extend(Step("delete", "DELETE", f"/message/{quote(id_)}", None) for id_ in message_ids or ())
             self._anchor = self._anchor if self._steps else ""
+            self._unwanted = self._unwanted if self._steps else []
             yield from self._next_step()
 
     def _prompt_accepted(self, purpose: str, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
@@ -419,12 +464,18 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
             self._ctx.ignore("session.error while idle")
 
     def _rest(self, session: _Session, event: Msg) -> Iterator[Output]:
-        """Check after each event whether the session has answered."""
-        if session.course.rests(speaking=session.thread.is_speaking):
+        """Check after each event whether the session has answered. What it was given last may begin another answer."""
+        course = session.course
+        if not course.rests(speaking=session.thread.is_speaking):
+            return
+        if self._steered and session is self._main and not (course.stopping or course.aborted or course.error):
+            yield self._watch.on_sign(session.thread.session_id, wire.ENDS["session.status"])
+        else:
             yield from self._end(session, event)
 
     def _end(self, session: _Session, event: Msg) -> Iterator[Output]:
         course, thread = session.course, session.thread
+        yield from self._give_back() if session is self._main else ()
         yield from self._close(session, event)
         native = obj(thread.error) or obj(course.error)
         is_stopped = course.stopping or course.aborted or native.get("name") == ABORT_ERROR
@@ -434,6 +485,9 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
 
     def _on_message(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         info = obj(p.get("info"))
+        if session is self._main:
+            self._unheard = "" if self._unheard == info.get("id") else self._unheard
+            yield from self._take(text(info.get("parentID")))
         if session.course.active or info.get("role") == "user":
             yield from session.thread.message(info, event)
             is_last = text(info.get("finish"), "tool-calls") != "tool-calls" and not session.thread.is_speaking
@@ -496,6 +550,11 @@ class KiloCodec(OpenCodeCodec):
     name = "kilo-serve"
     TITLE = "Kilo"
     PREFIX = "KILO"
+
+    @property
+    def may_steer(self) -> bool:
+        """Nobody has seen how it takes in a prompt while it works."""
+        return False
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """`kilo serve`, with the name of a user that the runtime tells it."""

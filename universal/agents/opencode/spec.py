@@ -76,6 +76,7 @@ OPENCODE = AgentSpec(
         lacks={"plan": "OpenCode tells no limits of a plan."},
         command_sources=SKILLS,
         setup=SetupUse(reads_own=True),
+        no_steering="",
         rewinds=True,
     ),
     rules=AgentRules(
@@ -106,7 +107,12 @@ KILO_SERVE = AgentSpec(
         login="models",
         login_hint="Run `kilo auth login` in a terminal.",
     ),
-    abilities=replace(OPENCODE.abilities, setup=SetupUse(frozenset({"mcp"})), rewinds=False),
+    abilities=replace(
+        OPENCODE.abilities,
+        setup=SetupUse(frozenset({"mcp"})),
+        no_steering="Nobody has seen yet how it takes in a prompt while it works.",
+        rewinds=False,
+    ),
     rules=AgentRules(
         enforcement=Enforcement(
             "Kilo's own engine, which is given all written rules",

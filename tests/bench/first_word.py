@@ -7,17 +7,20 @@ alone: its program, driven over its own protocol in this process, with no server
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 from shim.agents.directory import AgentDirectory
 from shim.agents.spares.spare_agents import PREPARE_MS
+from shim.dev.record.homes import MCP_SERVER
 from shim.lib.clock import SystemClock
 from shim.lib.ids import Ids
 from shim.processes.handle import AgentHandle
@@ -27,7 +30,7 @@ from tests.bench.contenders import usage
 from tests.e2e.support.agents import AGENTS, agents_environment
 from tests.e2e.support.children import children_of, wait_for
 from tests.e2e.support.places import Place
-from tests.e2e.support.servers import Model, Native, Shim
+from tests.e2e.support.servers import Model, Native, Shim, configure
 from tests.e2e.support.wire import Api
 from universal.codec import Codec, Fact, Output, Prompt, Signal, WriteLine
 from universal.events import EventType
@@ -39,8 +42,12 @@ MEASURED = ("claude", "codex", "pi", "opencode", "claude-agent-acp")
 SESSIONS = 10
 TURN_S = 60
 SPARE_S = 60
+SETUP_SESSIONS = 3
+"""Few, so that ours and the agent alone come soon after each other: what else the machine does falls on both."""
 AT_REST_S = 0.05
 """Seconds of processor that agents at rest take, at most, while it is looked."""
+SERVERS = ("one", "two", "three")
+"""MCP servers of a set-up."""
 PROMPT = "[scene:text] say hello"
 MARK, END = b'"message.part.delta"', b'"session.idle"'
 
@@ -114,9 +121,13 @@ def spares(port: int) -> int:
     return int(float(rows['opencode_shim_agents{state="spare"}']))
 
 
-def behind_shim(agent: str, *, has_spare: bool) -> work.Figures:
-    """Medians over SESSIONS of our server. The first session does not count: the server loads what it needs then."""
+def behind_shim(agent: str, *, has_spare: bool, servers: Sequence[str] = (), sessions: int = SESSIONS) -> work.Figures:
+    """Medians over `sessions` of our server. The first session does not count: the server loads what it needs then.
+
+    `servers`: names of MCP servers of the person's OpenCode configuration.
+    """
     with place_and_model() as (place, model):
+        configure(place, {"mcp": {name: {"type": "local", "command": [sys.executable, str(MCP_SERVER)]} for name in servers}})
         server = Shim(place, agent=agent, model=model, SHIM_SPARE_AGENTS="1" if has_spare else "0")
         stream = Stream(server.port)
         try:
@@ -124,7 +135,7 @@ def behind_shim(agent: str, *, has_spare: bool) -> work.Figures:
             wait_for(lambda: _models(api, server.provider), SPARE_S, f"{agent} does not tell its models")
             rows: list[tuple[float, float]] = []
             sizes: list[int] = []
-            for _ in range(SESSIONS + 1):
+            for _ in range(sessions + 1):
                 if has_spare and rows:
                     wait_for(lambda: spares(server.port) == 1, SPARE_S, "no spare agent")
                     time.sleep(PREPARE_MS / 1000)
@@ -133,10 +144,19 @@ def behind_shim(agent: str, *, has_spare: bool) -> work.Figures:
                 session = api.session()
                 rows.append((prompt_server(api, stream, session), prompt_server(api, stream, session)))
                 api.call("DELETE", f"/session/{session}")
+            require_tools(model, servers)
             return {**_medians(rows[1:]), **({"spare_bytes": median(sizes)} if sizes else {})}
         finally:
             stream.close()
             server.close()
+
+
+def require_tools(model: Model, servers: Sequence[str]) -> None:
+    """Raises RuntimeError if the model was asked without a tool of one of these MCP servers."""
+    offers = [json.dumps(tools) for request in model.requests() if (tools := request["body"].get("tools"))]  # not for titles
+    for tools in offers:
+        if missing := [name for name in servers if f"mcp__{name}__echo" not in tools]:
+            raise RuntimeError(f"the model was asked without the tools of {', '.join(missing)}")
 
 
 def is_at_rest(pid: int) -> bool:
@@ -181,15 +201,23 @@ def behind_native() -> work.Figures:
             server.close()
 
 
-def alone(agent: str) -> work.Figures:
-    """The same of the agent's own program: from its start, and from the second prompt, to the first word on its stdout."""
+def alone(agent: str, servers: Sequence[str] = (), sessions: int = SESSIONS) -> work.Figures:
+    """The same of the agent's own program: from its start, and from the second prompt, to the first word on its stdout.
+
+    `servers`: names of MCP servers of Claude Code's own settings.
+    """
     with place_and_model() as (place, model):
         environ = place.env(**agents_environment(place, model.url, (agent,)))
-        rows = asyncio.run(_alone(AGENTS[agent].provider, environ, place.project))
+        if servers:
+            local = {"type": "stdio", "command": sys.executable, "args": [str(MCP_SERVER)]}
+            (place.home / ".claude").mkdir(exist_ok=True)
+            (place.home / ".claude" / ".claude.json").write_text(json.dumps({"mcpServers": dict.fromkeys(servers, local)}))
+        rows = asyncio.run(_alone(AGENTS[agent].provider, environ, place.project, sessions))
+        require_tools(model, servers)
         return _medians(rows[1:])
 
 
-async def _alone(provider: str, environ: dict[str, str], project: Path) -> list[tuple[float, float]]:
+async def _alone(provider: str, environ: dict[str, str], project: Path, sessions: int) -> list[tuple[float, float]]:
     clock, store = SystemClock(), MemoryStore()
     await store.open()
     directory = AgentDirectory(
@@ -198,7 +226,7 @@ async def _alone(provider: str, environ: dict[str, str], project: Path) -> list[
     await directory.start()
     await directory.settle()
     try:
-        return [await _one_process(directory, provider, str(project)) for _ in range(SESSIONS + 1)]
+        return [await _one_process(directory, provider, str(project)) for _ in range(sessions + 1)]
     finally:
         await directory.close()
 

@@ -159,6 +159,11 @@ figures hold for this machine only; ratios travel."""
 
 FIRST_WORDS = """Real agents and a scripted model without delay; medians of 10 sessions. "Alone" is the agent's program,
 driven over its own protocol with no server in between; its first prompt starts it."""
+SETUP = """Claude Code and a scripted model without delay, three local MCP servers: behind this server of `mcp` in
+`opencode.json`, alone of Claude's own settings. All their tools were in each request to the model; medians of the rounds,
+each of 3 sessions in turn."""
+SETUP_TARGET = 1.05
+"""Not later than the agent alone, as far as this can be told: ten sessions differ by some percent from the next ten."""
 WORDS = ("first prompt, spare", "first prompt, none", "second prompt", "alone, first", "alone, second", "memory of a spare")
 
 
@@ -179,6 +184,7 @@ def page(found: Found, rounds: int, troubles: Sequence[str] = ()) -> str:
     measured = [figure for figure in OWN if figure.key in found.get(figure.row, {}).get("shim", {})]
     out += [_shim_figure_row(figure, found[figure.row]["shim"][figure.key]) for figure in measured]
     out += first_words(found)
+    out += setup_words(found)
     out += long_sessions(found)
     if found.get("growth", {}).get("shim"):
         out += ["", "## As it grows", "", "CPU of one piece, in microseconds; flat is right.", ""]
@@ -210,6 +216,19 @@ def first_words(found: Found) -> list[str]:
     if native := by.get("native"):
         out.append(f"| OpenCode 1.18.33 itself | | {seconds(native['first_s'])} | {seconds(native['second_s'])} | | | | |")
     return out
+
+
+def setup_words(found: Found) -> list[str]:
+    """The table of first words with MCP servers; nothing if they were not measured."""
+    by = found.get("setup", {})
+    cold, alone, spare = (by.get(name, {}).get("first_s") for name in ("cold", "alone", "spare"))
+    if cold is None or alone is None:
+        return []
+    out = ["", "## First prompt with MCP servers of the set-up", "", SETUP, ""]
+    out += ["| | behind this server | alone | ratio |", "|---|---|---|---|"]
+    ratio = _ratio(cold, alone, "less", SETUP_TARGET)
+    out += [f"| Enter to the first word, no spare agent | {seconds(cold)} | {seconds(alone)} | {ratio} |"]
+    return out + ([f"| the same with a spare agent | {seconds(spare)} | | |"] if spare is not None else [])
 
 
 def long_sessions(found: Found) -> list[str]:

@@ -344,6 +344,16 @@ def first_words(note: Note) -> Found:
     return found
 
 
+def setups(note: Note) -> Found:
+    """Enter to the first word of Claude Code with three MCP servers: behind our server, of `mcp`, and alone, of its own."""
+    found: Found = {}
+    more: Any = {"servers": first_word.SERVERS, "sessions": first_word.SETUP_SESSIONS}
+    _add(found, note, "cold", partial(first_word.behind_shim, "claude", has_spare=False, **more))
+    _add(found, note, "alone", partial(first_word.alone, "claude", **more))
+    _add(found, note, "spare", partial(first_word.behind_shim, "claude", has_spare=True, **more))
+    return found
+
+
 def _add(found: Found, note: Note, name: str, measure: Callable[[], work.Figures]) -> None:
     """Measure one contender; one that cannot is noted."""
     try:
@@ -390,5 +400,6 @@ ROWS: dict[str, Row] = {
     "journal": Row(journal, every_round=False),
     "long_sessions": Row(long, every_round=False, most_s=1_200),
     "first_word": Row(first_words, every_round=False, most_s=3_600),
+    "setup": Row(setups, most_s=600),
     "growth": Row(growth, every_round=False),
 }

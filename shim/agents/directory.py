@@ -126,6 +126,8 @@ def refuse_options(options: LaunchOptions) -> None:
 
 DISCOVERY_WAIT_S = 10.0
 """Seconds that `available` waits for discoveries, at the first start on a machine."""
+HTTP_TIMES = 4
+"""How much longer an agent behind HTTP may take: a server starts. OpenCode took over 20 s in 8 of 13 starts on loaded cores."""
 LOGGED_OUT = frozenset({"authentication_failed"})
 """Error codes with which codecs report that the agent is not logged in."""
 AT_ONCE = 2
@@ -600,7 +602,8 @@ class AgentDirectory:
         if codec.catalogue is not None:  # the agent has a fixed catalogue
             tell(codec.catalogue)
             return
-        await discovery.discover(codec, spawn, tell, timeout_s=self._discovery_timeout_s)
+        times = HTTP_TIMES if spec.program.transport == "http" else 1
+        await discovery.discover(codec, spawn, tell, timeout_s=times * self._discovery_timeout_s)
 
     def note_limits(self, name: str, models: Iterable[Model], directory: str) -> None:
         """Note limits of models that an agent has told in a turn there, and tell clients, which have read its models."""

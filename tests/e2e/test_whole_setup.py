@@ -24,7 +24,7 @@ from .test_setup import CALLS, LOCAL, remote_server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 NATIVE = "native"
-WEATHER = {"codex": "mcp:weather", NATIVE: "mcp:weather"}
+WEATHER = {"codex": "mcp:weather", NATIVE: "mcp:weather", "opencode": "mcp:weather"}
 """Agent -> the scene in which the model calls the person's own tool; the others have Claude's names."""
 INSTRUCTION, SKILL = "MARK-OF-THE-INSTRUCTIONS", "MARK-OF-THE-SKILL"
 OWN_WORDS = {"claude-agent-acp": "User refused"}
@@ -103,7 +103,7 @@ def open_ours(agent: str, values: dict[str, object]) -> Iterator[Subject]:
         yield Subject(server.place, server.model, lambda prompt: turn(server, watch, prompt, agent="scribe"))
 
 
-@pytest.mark.parametrize("agent", [NATIVE, CLAUDE, *nightly("codex", "pi", "claude-agent-acp")])
+@pytest.mark.parametrize("agent", [NATIVE, CLAUDE, *nightly("codex", "pi", "claude-agent-acp", "opencode")])
 def test_the_same_set_up_acts_behind_each_agent(agent: str) -> None:
     """The same tools are called, the same words reach the model, the same guard and rule refuse, the same formatter runs."""
     with remote_server() as (url, asked), open_native(config(url)) if agent == NATIVE else open_ours(agent, config(url)) as it:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from shim.agents import discovery
 from shim.agents.directory import AT_ONCE, AgentDirectory
 from shim.agents.discovery import NAMESPACE, SLOW, DiscoveryFailed, discover, from_store, to_store
 from shim.lib.clock import ManualClock
@@ -229,6 +230,22 @@ async def test_an_agent_without_a_catalogue_has_that_of_the_registry(machine: Ma
         raise AssertionError(fake.trouble)
     assert fake.slow == (script == HANGS)
     assert await machine.store.values(NAMESPACE) == {}
+
+
+@pytest.mark.parametrize(("transport", "seconds"), [("stdio", 5.0), ("http", 20.0)])
+async def test_an_agent_behind_http_may_take_longer_for_its_offer(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, transport: str, seconds: float
+) -> None:
+    limits: list[float] = []
+
+    async def note(codec: Codec, spawn: object, tell: object, *, timeout_s: float) -> None:
+        limits.append(timeout_s)
+
+    monkeypatch.setattr(discovery, "discover", note)
+    machine.install()
+    directory = await machine.directory(spec(transport=transport), discovery_timeout_s=5.0)
+    await directory.settle()
+    assert seconds in limits and {*limits} <= {5.0, seconds}
 
 
 async def test_an_agent_that_hangs_delays_answers_for_a_bounded_time(machine: Machine) -> None:

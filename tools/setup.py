@@ -83,8 +83,8 @@ ROWS: Mapping[str, Row] = {
     "permission": Row("acts", "With every agent, as far as [permissions](permissions.md) says."),
     "plugin": Row(
         "in part",
-        "Their tools and `tool.execute.before` act with all agents that take MCP servers, or ask before calls "
-        "([plugins](plugins.md)). `event`, `chat.message`, `tool.execute.after` and `config` watch.",
+        "Their tools and `tool.execute.before` act with all agents that take MCP servers, or ask before calls, `shell.env` with "
+        "all ([plugins](plugins.md)). `event`, `chat.message`, `tool.execute.after` and `config` watch.",
     ),
     "provider": Row("OpenCode alone", f"{_MODEL} Clients are offered those of a trusted project there."),
     "reference": Row("OpenCode alone", "The older name of `references`."),
@@ -93,8 +93,9 @@ ROWS: Mapping[str, Row] = {
     "share": Row("acts", '`"auto"` shares new sessions, if it is your own; a project may only forbid it.'),
     "shell": Row("shown only", "Agents choose their shells themselves; Claude Code gets bash, so that rules can read its lines."),
     "skills": Row(
-        "in part",
-        "`paths` act, `urls` do not. Every agent is told of the skills in OpenCode's folders, `.claude/skills` and "
+        "acts",
+        "`paths` and `urls`; of a project no URL is fetched. What a URL names is copied into this server's data, every 5 minutes "
+        "where its index gives no version. Every agent is told of the skills in OpenCode's folders, `.claude/skills` and "
         "`.agents/skills`, but those that it finds by itself, with the instructions: as names and files to read. One that "
         "`permission.skill` denies or asks about is not among them; Codex and Pi do not find it either, and Claude Code asks "
         "before its tool reads it.",

@@ -223,7 +223,8 @@ async def start(
     settings, clock, ids, store, agents = services.settings, services.clock, services.ids, services.store, services.agents
     assert services.telemetry is not None
     telemetry: Telemetry = services.telemetry
-    config = ConfigFiles(Path(environ.get("HOME") or Path.home()), environ, tuple(map(str, settings.roots)))
+    home, roots = Path(environ.get("HOME") or Path.home()), tuple(map(str, settings.roots))
+    config = ConfigFiles(home, environ, roots, settings.data_dir / "skills")
     hub = Hub(clock, ids, faces=(OPENCODE1,))
     feed = Feed()
 

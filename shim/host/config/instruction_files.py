@@ -11,18 +11,16 @@ what is beyond is left out. AGENTS.md of a project is not read here: agents read
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
-from ipaddress import ip_address
 from pathlib import Path, PurePath
 from typing import Any
-from urllib.parse import urlsplit
 
 import structlog
 
+from shim.host.config import pages
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.config.skills import HEAD_LIMIT_BYTES, Skill, SkillFolders
 from shim.host.files.roots import repository_of
@@ -35,10 +33,8 @@ LIMIT_BYTES = 128 * 2**10
 """Maximum bytes of all files of the person, and of the project."""
 ENTRIES_LIMIT = 10_000
 """Maximum entries of folders that one pattern visits."""
-URLS_LIMIT, URL_S = 5, 1.5
-"""Maximum pages, and the seconds that each may take when it is asked for. A prompt waits for them (`setups.READ_LIMIT_S`)."""
-URL_KEPT_S, URL_AGAIN_S = 300.0, 30.0
-"""Seconds until a page is asked for again, and one that did not come. Until then the last text counts."""
+URLS_LIMIT = 5
+"""Maximum pages. A prompt waits for them (`setups.READ_LIMIT_S`)."""
 PERSONAL_FILE = "AGENTS.md"
 log = structlog.get_logger()
 
@@ -84,10 +80,11 @@ class InstructionFiles:
             due, text = self.pages.get(url, (0.0, ""))
             if time.monotonic() >= due:
                 try:
-                    text, due = _page(url), URL_KEPT_S
+                    page, due = pages.fetch(url, LIMIT_BYTES), pages.KEPT_S
+                    text = page.decode("utf-8", "replace").strip()
                 except (OSError, ValueError) as error:
                     log.warning("instructions.page_failed", url=url, error=str(error))
-                    due = URL_AGAIN_S
+                    due = pages.AGAIN_S
                 self.pages[url] = time.monotonic() + due, text
                 while len(self.pages) > FILES_LIMIT:
                     self.pages.pop(next(iter(self.pages)), None)
@@ -107,60 +104,6 @@ def _entries(values: Any) -> list[str]:
     """The entries that are files. A URL is no file."""
     entries = (entry for entry in arr(values.get("instructions")) if isinstance(entry, str))
     return [entry for entry in entries if "://" not in entry and "\0" not in entry]
-
-
-def _page(url: str) -> str:
-    """The text of a page, at most LIMIT_BYTES of it. Raises OSError, ValueError."""
-    from http.client import HTTPConnection, HTTPException, HTTPSConnection  # late: most people name no page
-    from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, build_opener
-
-    others: set[str] = set()
-
-    class Redirects(HTTPRedirectHandler):
-        """A page that the person names may be anywhere. Where it leads to is not theirs: it must be its own host, or public."""
-
-        def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-            before, after = urlsplit(str(req.full_url)), urlsplit(newurl)
-            if after.netloc != before.netloc:
-                others.add(after.hostname or "")
-            addresses = [row[4][0] for row in socket.getaddrinfo(after.hostname, None)] if after.hostname in others else []
-            if after.scheme not in ("http", "https") or not all(map(_is_public, addresses)):
-                raise ValueError(f"it leads to {after.scheme}://{after.netloc}, which is not public")
-            return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-    class Connection(HTTPConnection):
-        """A name may have another address by now (DNS rebinding), so the one that was reached is looked at before the request."""
-
-        def connect(self) -> None:
-            super().connect()
-            if self.host.lower() in others and not _is_public(self.sock.getpeername()[0]):
-                self.close()
-                raise ValueError(f"it leads to {self.host}, which is not public")
-
-    class TlsConnection(Connection, HTTPSConnection): ...
-
-    class Open(HTTPHandler, HTTPSHandler):
-        def http_open(self, req: Any) -> Any:
-            return self.do_open(Connection, req)
-
-        def https_open(self, req: Any) -> Any:
-            return self.do_open(TlsConnection, req)
-
-    end, data = time.monotonic() + 2 * URL_S, b""
-    try:
-        with build_opener(Redirects, Open).open(url, timeout=URL_S) as page:
-            while len(data) < LIMIT_BYTES and (chunk := page.read1(2**16)):
-                data += chunk
-                if time.monotonic() > end:
-                    raise TimeoutError("it came too slowly")
-    except HTTPException as error:
-        raise ValueError(str(error) or type(error).__name__) from error
-    return data[:LIMIT_BYTES].decode("utf-8", "replace").strip()
-
-
-def _is_public(address: str | int) -> bool:
-    """Whether an address is neither of this machine, nor of its network or its provider."""
-    return ip_address(address).is_global
 
 
 def _folders(directory: str) -> list[Path]:

@@ -274,12 +274,13 @@ class ConfigFiles:
     """Reads and writes the configuration files, and caches each configuration until a file changes.
 
     `fresh` reads in a thread. `current` returns the last configuration without reading; `keep_current` keeps it up to date.
-    In: the user's home and environment; `roots`, outside of which it reads no project file. `{env:...}` sees only the variables
-    that agents get: a repository's commands are sent to agents, which must not see this server's password.
+    In: the user's home and environment; `roots`, outside of which it reads no project file; `copies`, for skills of URLs.
+    `{env:...}` sees only the variables that agents get: a repository's commands are sent to agents, which must not see this
+    server's password.
     """
 
-    def __init__(self, home: Path, environment: Mapping[str, str], roots: Sequence[str] = ()) -> None:
-        self._home = home
+    def __init__(self, home: Path, environment: Mapping[str, str], roots: Sequence[str] = (), copies: Path | None = None) -> None:
+        self._home, self._copies = home, copies
         self._environment = child_environment(environment, {})
         self._roots = tuple(roots)
         self._loaded: dict[str, _LoadedConfig] = {}
@@ -294,11 +295,11 @@ class ConfigFiles:
         base = self._environment.get("XDG_CONFIG_HOME", "")
         return (Path(base) if base.startswith("/") else self._home / ".config") / "opencode"
 
-    @property
+    @cached_property
     def skill_folders(self) -> SkillFolders:
         named = self._environment.get("OPENCODE_CONFIG_DIR")
         folders = (self.folder, self._home / ".opencode", *((Path(named),) if named else ()))
-        return SkillFolders(self._home, folders, self._environment)
+        return SkillFolders(self._home, folders, self._environment, self._copies)
 
     def skills(self, directory: str) -> list[Skill]:
         """List the skills that apply in a directory, by the configuration that was read last. Blocking."""

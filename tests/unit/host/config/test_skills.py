@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,3 +101,36 @@ def test_an_agent_gets_each_skill_in_a_line_and_the_list_is_bounded(monkeypatch:
     monkeypatch.setattr(skills, "LISTED_LIMIT", 2)
     monkeypatch.setattr(skills, "DESCRIPTION_LIMIT", 8)
     assert skills.lines(rows).splitlines()[1:] == ["- a: for this (file: /a/SKILL.md)", "- b: for this (file: /b/SKILL.md)"]
+
+
+def test_skills_of_the_persons_urls_are_copied_and_stay_while_the_page_is_gone(tmp_path: Path) -> None:
+    """Again only in another version; a name or file that leads elsewhere is left out, and of a project no URL is asked."""
+    asked: list[str] = []
+    names = {"good": ["SKILL.md", "deep/run.sh"], "../up": ["SKILL.md"], "out": ["SKILL.md", "../../x"], "bare": ["a.md"]}
+    index = {"skills": [{"name": name, "version": "1", "files": files} for name, files in names.items()]}
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(index).encode() if self.path.endswith(".json") else b"---\ndescription: d\n---\nText.\n")
+
+    folders = SkillFolders(tmp_path / "home", copies=tmp_path / "data")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        values = {"skills": {"urls": [f"http://127.0.0.1:{server.server_port}/all", "file:///etc"]}}
+        assert folders.find(str(tmp_path), {}, values) == []
+        assert asked == []
+        found: list[Skill] = []
+        for _ in range(2):
+            folders.due.clear()
+            found = folders.find(str(tmp_path), values, {})
+        server.shutdown()
+    (skill,) = found
+    assert (skill.id, skill.content, skill.is_of_project) == ("good", "Text.", False)
+    assert Path(skill.path).with_name("deep").joinpath("run.sh").is_file()
+    assert asked == ["/all/index.json", "/all/good/SKILL.md", "/all/good/deep/run.sh", "/all/index.json"]
+    assert [row.id for row in folders.find(str(tmp_path), values, {})] == ["good"], "the page is gone"

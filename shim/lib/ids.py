@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from shim.lib.clock import Clock
-from universal.lib.ids import BYTE_TO_BASE_62, COUNTER_SPAN, MASK, TAIL, hashed_tail, render
+from universal.lib.ids import BYTE_TO_BASE_62, COUNTER_SPAN, MASK, SAME_CLOCK_MS, TAIL, hashed_tail, render
 
 Kind: TypeAlias = Literal["item", "permission", "question", "event", "session", "pty", "turn", "saved", "shell"]
 
@@ -73,6 +73,13 @@ class Ids:
         if kind == "session":
             return render(_PREFIX[kind], value, tail, descending=True)
         return f"{_PREFIX[kind]}_{value & MASK:012x}{tail}"
+
+    def pass_over(self, id_: str) -> None:
+        """Let later ids ascend from an id of an earlier server, unless the clock was more than a day ahead then."""
+        now = self._clock.now_ms() * COUNTER_SPAN
+        ahead = (int(id_[4:16], 16) - now) & MASK
+        if ahead < SAME_CLOCK_MS * COUNTER_SPAN:
+            self._last = max(self._last, now + ahead)
 
     def events(self, count: int, at_ms: int) -> list[str]:
         """Create the ids of events of the same moment (epoch milliseconds), which their writer has read from the clock."""

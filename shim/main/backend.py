@@ -76,6 +76,7 @@ from shim.sessions.plan_limits import PlanReports
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.tape import Tapes, TapeStore
 from shim.sessions.stored_sessions import NewState, Remotes, stored_sessions
+from shim.store.base import OrderedStore
 from shim.stream.hub import Hub
 from shim.stream.streams import Streams
 from shim.telemetry.hooks import Hooks
@@ -196,8 +197,18 @@ class Alone:
         return Nodes()
 
     async def join(self, services: Services) -> None:
-        """Serve readers from the hub alone."""
+        """Serve readers from the hub alone, or from the journals too."""
+        sessions, store = services.sessions, services.store
         services.streams = Streams()
+        if sessions.deps.tapes is not None and isinstance(store, OrderedStore):
+            from shim.sessions.history.journal_streams import JournalStreams  # imported here, because few servers have it
+
+            def is_ours(session_id: str) -> bool:
+                return sessions.others.owner(session_id) is None
+
+            streams = JournalStreams(store, services.ids, sessions.index, is_ours, sessions.detached_state)
+            services.hub.use_positions(await streams.positions())
+            services.streams = streams
 
     async def leave(self) -> None:
         """Does nothing."""
@@ -226,7 +237,7 @@ async def start(
     home, roots = Path(environ.get("HOME") or Path.home()), tuple(map(str, settings.roots))
     config = ConfigFiles(home, environ, roots, settings.data_dir / "skills")
     hub = Hub(clock, ids, faces=(OPENCODE1,))
-    feed = Feed()
+    feed = Feed(is_stored_first=settings.outlive)
 
     plugins = PluginHosts(
         config.folder,
@@ -398,6 +409,7 @@ async def start(
         for part in (trees, plugins, sessions, hooks, installs, drain):
             ends.push_async_callback(part.close)
         _observe_values(app, services, names)
+        await _pass_over(services)
         await sessions.start()
         await names.start()
         trees.start()
@@ -406,6 +418,13 @@ async def start(
         watching = asyncio.create_task(config.keep_current(sessions.index.directories_at_work), name="keep configuration current")
         ends.callback(watching.cancel)
         return Backend(services, hooks, drain, ends.pop_all())
+
+
+async def _pass_over(services: Services) -> None:
+    """Let ids ascend from those of the server before, also if the clock was set back: clients go on after them."""
+    if services.settings.outlive and isinstance(services.store, OrderedStore):
+        for newest in await services.store.newest(lambda event_id: True, 1):
+            services.ids.pass_over(newest.event_id)
 
 
 def _public_address(services: Services) -> str:

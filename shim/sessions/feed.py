@@ -72,6 +72,8 @@ class SessionChanges(NamedTuple):
     is_resent  they were published before
     sequence   the event of the journal that has made them; 0: none has
     is_stored  the event was read from the journal of another server's session, so that nobody can lose it
+    event_id   the id of that event, or empty
+    together   how many events of the journal have made them; it is the last one
     """
 
     changes: Sequence[Change]
@@ -80,6 +82,8 @@ class SessionChanges(NamedTuple):
     is_resent: bool = False
     sequence: int = 0
     is_stored: bool = False
+    event_id: str = ""
+    together: int = 1
 
 
 ChangeObserver: TypeAlias = Callable[[SessionChanges], None]
@@ -115,8 +119,10 @@ class ChangeFeed:
         is_resent: bool = False,
         sequence: int = 0,
         is_stored: bool = False,
+        event_id: str = "",
+        together: int = 1,
     ) -> None:
-        published = SessionChanges(changes, session, at_ms, is_resent, sequence, is_stored)
+        published = SessionChanges(changes, session, at_ms, is_resent, sequence, is_stored, event_id, together)
         made = set(map(type, changes))
         for observer, kinds in self._observers:
             if kinds is None or not kinds.isdisjoint(made):
@@ -179,9 +185,10 @@ class Listener:
 
 
 class Feed:
-    """All live universal events of the server. Used from one event loop."""
+    """All live universal events of the server. Used from one event loop. `is_stored_first`: streams wait for the store."""
 
-    def __init__(self, *, queue: int = QUEUE) -> None:
+    def __init__(self, *, queue: int = QUEUE, is_stored_first: bool = False) -> None:
+        self.is_stored_first = is_stored_first
         self._listeners: dict[str, list[Listener]] = {}
         self._observers: dict[Observer, None] = {}
         self._queue = queue
@@ -286,17 +293,17 @@ class Feed:
             self._listeners.pop(session_id, None)
 
 
-def wait_for_store(store: Store, session_id: str) -> Callable[[], Awaitable[None]] | None:
-    """The `store` of a `Follower`. None for a store whose sessions no other server of a cluster can take."""
-    return partial(store.flush, session_id) if store.ownership.sessions_move else None
+def wait_for_store(feed: Feed, store: Store, session_id: str) -> Callable[[], Awaitable[None]] | None:
+    """The `store` of a `Follower`. None if a session ends with its server: nothing else can come in place of its events."""
+    return partial(store.flush, session_id) if feed.is_stored_first or store.ownership.sessions_move else None
 
 
 class Follower(Generic[T]):
     """The events of one session after `after`, in order and each once: first the journal, then live ones.
 
     In: `read` reads the journal, in any form; it must show every event that was published before its call. `store`, if events
-    may be lost to another server of a cluster: it waits until all that was published is stored. A live event is returned after
-    it, so that its sequence means the same at all servers.
+    may be lost to another server, or to the next one: it waits until all that was published is stored. A live event is returned
+    after it, so that its sequence means the same at all servers.
     State: `position`, the last sequence that was returned.
     """
 

@@ -6,12 +6,12 @@ event, also after `kill -9`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from shim.store.ownership import Ownership
-from shim.store.rows import EventRow, SessionRow
+from shim.store.rows import EventRow, RowPlace, SessionRow
 from universal.events import UniversalEvent
 
 
@@ -128,4 +128,13 @@ class Store(Protocol):
 
     async def namespaces(self) -> list[str]:
         """The namespaces that have values, in no order."""
+        ...
+
+
+@runtime_checkable
+class OrderedStore(Store, Protocol):
+    """A store that knows the order of the rows of all its journals."""
+
+    async def newest(self, is_enough: Callable[[str], bool], limit: int) -> list[RowPlace]:
+        """The rows of all journals, the newest first, up to one whose id `is_enough`, or to `limit` events."""
         ...

@@ -65,6 +65,15 @@ class EventRow(NamedTuple):
     first: int | None = None
 
 
+class RowPlace(NamedTuple):
+    """Which events of a journal a row holds, and the id of the last one."""
+
+    session_id: str
+    first: int
+    last: int
+    event_id: str
+
+
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

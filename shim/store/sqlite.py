@@ -33,7 +33,7 @@ from shim.lib.errors import StoreError
 from shim.store.base import Checkpoint
 from shim.store.lock import DirectoryLock, make_directory, unusable
 from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
-from shim.store.rows import EventRow, SessionRow, dump, event_of, event_rows, follow, load, need_whole
+from shim.store.rows import EventRow, RowPlace, SessionRow, dump, event_of, event_rows, follow, load, need_whole
 from shim.store.runs import LONGEST, SHORTEST, brief_rows_of, journal_rows, rows_of
 from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
 from shim.store.writer import DEFAULT_LIMITS, ROWS_OF, GroupWriter, Limits, Statement
@@ -86,6 +86,7 @@ PAGES = "SELECT number FROM checkpoint_page WHERE session_id = ?"
 PAGE = "SELECT body FROM checkpoint_page WHERE session_id = ? AND number = ?"
 VALUES = "SELECT key, value FROM value WHERE namespace = ?"
 NAMESPACES = "SELECT DISTINCT namespace FROM value"
+NEWEST = "SELECT session_id, coalesce(first, sequence), sequence, event_id FROM event ORDER BY rowid DESC"
 OWNER = "SELECT server FROM session WHERE id = ?"
 OWNERS = "SELECT id, server FROM session WHERE server != ?"
 LAST_VERSION = f"SELECT {NEXT_VERSION} - 1"
@@ -361,6 +362,19 @@ class SqliteStore(Ownership):
 
         return await self._run_read(read)
 
+    async def newest(self, is_enough: Callable[[str], bool], limit: int) -> list[RowPlace]:
+        """As `OrderedStore.newest`."""
+
+        def read(connection: sqlite3.Connection) -> list[RowPlace]:
+            places, events = list[RowPlace](), 0
+            for place in map(RowPlace._make, connection.execute(NEWEST)):
+                places.append(place)
+                if (events := events + place.last - place.first + 1) >= limit or is_enough(place.event_id):
+                    break
+            return places
+
+        return await self._run_read(read)
+
     # Ownership.
 
     def announce(self, url: str) -> None:
@@ -454,7 +468,7 @@ class SqliteStore(Ownership):
         connections: list[sqlite3.Connection] = []
         try:
             if alone:
-                self._prepare()
+                _prepare(self.path, move_damaged=self._move_aside)
             write = self._connect(connections)
             _migrate(write, self.path, self._steps, alone=alone)
             read, claims, pages = (self._connect(connections) for _ in range(3))
@@ -478,14 +492,6 @@ class SqliteStore(Ownership):
             raise
         writer = GroupWriter(lambda batch: _commit(self.path, write, batch), self._limits)
         return _OpenDatabase(read, write, claims, pages, lock, presence, writer, last, servers, version)
-
-    def _prepare(self) -> None:
-        """Create the file, or move a damaged one aside, before it is opened and while no other server has it."""
-        if self._move_aside and (why := damage(self.path)):
-            log.warning("store.moved_aside", why=why, to=str(move_aside(self.path)))
-        if self.path.exists() and not self.path.stat().st_size:
-            log.warning("store.empty", path=str(self.path), why="The file was there and had nothing in it: no session is known.")
-        _make_private(self.path)
 
     def _claim(self, connection: sqlite3.Connection, session_id: str) -> tuple[ClaimedSession | ServerRef, int | None]:
         """The result of a claim, and the session's last sequence if it was not ours before."""
@@ -588,6 +594,15 @@ def move_aside(path: Path) -> Path:
         if part.exists():
             part.rename(aside.with_name(aside.name + suffix))
     return aside
+
+
+def _prepare(path: Path, *, move_damaged: bool) -> None:
+    """Create the file, or move a damaged one aside, before it is opened and while no other server has it."""
+    if move_damaged and (why := damage(path)):
+        log.warning("store.moved_aside", why=why, to=str(move_aside(path)))
+    if path.exists() and not path.stat().st_size:
+        log.warning("store.empty", path=str(path), why="The file was there and had nothing in it: no session is known.")
+    _make_private(path)
 
 
 def _make_private(path: Path) -> None:

@@ -13,7 +13,6 @@ from base64 import b64decode
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import starmap
 from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
@@ -92,30 +91,28 @@ def batches(frames: Iterable[Frame], layout: Callable[[Frame], bytes]) -> list[B
 
 
 def compact(frames: Iterable[Frame]) -> list[Frame]:
-    """Join pieces of text of one part that have only pieces of text between them.
+    """Join pieces of text of one part that come one after the other. A joined frame has the position of its last piece.
 
-    Other frames keep their place and order. Between two of them, the joined text of each part is the same. Positions ascend; a
-    joined frame has that of its last piece.
+    Over a piece of another part none are joined: a client that is cut off there goes on after it, and would miss the first ones.
     """
     out: list[Frame] = []
-    growing: dict[tuple[str, ...], tuple[Frame, TextPiece, list[str]]] = {}
+    run: list[tuple[Frame, TextPiece]] = []
     for frame in frames:
-        if frame.piece_of is None:
-            out += starmap(_join, growing.values())
+        piece = None if frame.piece_of is None else frame.piece_of(frame, orjson.loads(frame.body))
+        if run and (piece is None or piece.key != run[-1][1].key):
+            out.append(_join(run))
+            run = []
+        if piece is None:
             out.append(frame)
-            growing.clear()
         else:
-            piece = frame.piece_of(frame, orjson.loads(frame.body))
-            _, _, texts = growing.pop(piece.key, (frame, piece, []))  # put in again at the end: ids ascend
-            texts.append(piece.text)
-            growing[piece.key] = frame, piece, texts
-    out += starmap(_join, growing.values())
-    return out
+            run.append((frame, piece))
+    return [*out, _join(run)] if run else out
 
 
-def _join(frame: Frame, piece: TextPiece, texts: list[str]) -> Frame:
+def _join(run: Sequence[tuple[Frame, TextPiece]]) -> Frame:
     """Join pieces of one part: the last frame, with the text of all."""
-    return frame if len(texts) == 1 else piece.frame("".join(texts))
+    last, piece = run[-1]
+    return last if len(run) == 1 else piece.frame("".join([one.text for _, one in run]))
 
 
 def encode_position(event_id: str) -> bytes:

@@ -539,6 +539,11 @@ class Hub:
                 found.append((event.subject, frame))
         return found
 
+    def knows(self, face: str, last_event_id: str) -> bool:
+        """Whether the ring has all events of a face after a client's `Last-Event-ID`."""
+        number = self._ring.number_of(self._ring.position(last_event_id))
+        return number is not None and number >= self._readers_of(face).begun
+
     def has_reader(self, directory: str) -> bool:
         """Whether a reader that is no plugin gets this directory's events."""
         for audience in self._audiences_of(normal_scope(directory)):

@@ -20,7 +20,7 @@ from shim.processes.sandbox import find_tool
 from .support.bench import CLAUDE, DATABASE, Bench, bench, nightly
 from .support.children import processes_with, wait_for
 from .support.scenes import CONFIG
-from .support.wire import Json, texts, tools
+from .support.wire import Json, Stream, fold, texts, tools
 
 TOOL = find_tool(os.environ.get("PATH", os.defpath))
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -70,6 +70,73 @@ def check_one_turn(server: Bench, session: str) -> None:
     assert events["permission.requested"] == events["permission.resolved"], events
 
 
+ENDS = {"/event": "session.idle", "/global/event": "session.idle", "/api/event": "session.execution.succeeded"}
+"""Stream -> the event that a turn has ended."""
+
+
+class Reader:
+    """A client of a stream that comes again with its last id when its server has gone. `events`: since it has read all anew."""
+
+    def __init__(self, server: Bench, path: str) -> None:
+        self._server, self._path = server, path
+        self.events: list[Json] = []
+        self.last_id: str | None = None
+        self.read_anew = 0
+        self.come()
+
+    def come(self) -> None:
+        greets = not self._path.startswith("/v1")
+        path = None if self._path == "/event" else self._path  # with the directory
+        self.stream = Stream(self._server.api, path, last_id=self.last_id, greets=greets)
+        if greets and self.stream.ids[0] != self.last_id:
+            self.read_anew += self.last_id is not None
+            self.events = []
+
+    def leave(self) -> list[Json]:
+        """Note what it has got, when the stream has ended. Out: the events."""
+        wait_for(lambda: self.stream.ended, TURN_S, "the stream goes on")
+        self.stream.close()
+        self.events += [event for _, event in self.stream.events]
+        self.last_id = next(filter(None, reversed(self.stream.ids)), self.last_id)
+        return self.events
+
+
+def count_pieces(events: list[Json], text: str) -> int:
+    """How many pieces came of the text of a turn. All of it came once: each state of its part has what has grown."""
+    grown, count = "", 0
+    for event in events:
+        properties = event.get("properties", {})
+        if event["type"] == "message.part.delta":
+            grown, count = grown + properties["delta"], count + 1
+            assert text.startswith(grown), (grown[-200:], text[-200:])
+        elif event["type"] == "message.part.updated" and properties["part"]["type"] == "text" and grown:
+            assert properties["part"]["text"] == grown, (grown[-200:], properties)
+    return count
+
+
+@pytest.mark.parametrize("path", ENDS)
+def test_a_stream_goes_on_with_the_last_id_of_the_server_before(claude: Bench, path: str) -> None:
+    reader = Reader(claude, path)
+    session = claude.api.session()
+    claude.api.prompt(session, "[scene:bash:touch made.txt] make")
+    request = request_of(claude)
+    for _ in range(2):
+        reader.stream.quiet()
+        claude.restart(kill=True)
+        reader.leave()
+        reader.come()
+    claude.api.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+    until_idle(claude, session)
+    reader.stream.wait(lambda event: event["type"] == ENDS[path])
+    claude.restart(kill=True)
+    events = reader.leave()
+    assert reader.read_anew == 0
+    assert [event["type"] for event in events].count(ENDS[path]) == 1
+    assert len({event["id"] for event in events}) == len(events)
+    if path == "/event":
+        assert fold(events, session) == claude.api.messages(session)
+
+
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
 def test_an_open_permission_is_answered_to_the_next_server(server: Bench, kill: bool) -> None:
     session = server.api.session()
@@ -99,11 +166,15 @@ def test_an_open_permission_is_answered_to_the_next_server(server: Bench, kill: 
 def test_text_streams_on_over_kills_at_random(server: Bench, seed: int) -> None:
     chance = random.Random(seed)
     session = server.api.session()
+    reader, journalist = Reader(server, "/event"), Reader(server, f"/v1/sessions/{session}/events/sse")
     server.api.prompt(session, f"[scene:drip:{WORDS}] talk")
     wait_for(lambda: texts(server.api.messages(session)), TURN_S, "no text")
     for _ in range(3):
         time.sleep(chance.random())
         server.restart(kill=True)
+        for client in (reader, journalist):
+            client.leave()
+            client.come()
         if session not in server.api.status():  # a slow machine has heard all meanwhile
             break
     assert "tape.taken_up" in server.shim.child.log(), server.shim.child.log()[-4000:]
@@ -112,6 +183,11 @@ def test_text_streams_on_over_kills_at_random(server: Bench, seed: int) -> None:
     assert len(said) == 1, said
     assert len(said[0].split()) == WORDS, said
     check_one_turn(server, session)
+    reader.stream.idle(session)
+    server.restart(kill=True)
+    assert count_pieces(reader.leave(), said[0]) or reader.read_anew
+    told = [event["sequence"] for event in journalist.leave()]
+    assert told == list(range(1, len(told) + 1)), "each event of the journal, once"
 
 
 def test_an_abort_reaches_the_agent_of_the_server_before(server: Bench) -> None:

@@ -49,6 +49,8 @@ async def load_journal(state: SessionState, store: Store, *, is_whole: bool = Fa
     if state.sequence == 0 and not is_whole:
         await checkpoints.open_from(state, store, until=until)
     while page := await store.brief(state.id, state.sequence, PAGE if until is None else min(PAGE, until - state.sequence)):
+        if until is not None and page[-1].sequence > until:  # a run is read whole
+            page = await store.rows(state.id, state.sequence, until - state.sequence, with_raw=False)
         pause_at = perf_counter() + SLICE_S
         for event in join_deltas(page):
             state.load((event,))

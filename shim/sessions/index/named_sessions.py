@@ -236,5 +236,6 @@ class NamedSessions:
 
     async def _follower(self, session_id: str, after: int, journal: Callable[[str, int, int], Awaitable[list[T]]]) -> Follower[T]:
         state = await self.manager.readable_state(session_id)
-        store = wait_for_store(self._store, session_id)
-        return Follower(self.manager.deps.feed, session_id, partial(journal, session_id), min(after, state.sequence), store)
+        feed = self.manager.deps.feed
+        store = wait_for_store(feed, self._store, session_id)
+        return Follower(feed, session_id, partial(journal, session_id), min(after, state.sequence), store)

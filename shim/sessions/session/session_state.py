@@ -358,7 +358,8 @@ class SessionState:
 
     def _publish(self, changes: Sequence[Change], events: Sequence[UniversalEvent], now: int) -> None:
         """Show clients these changes, which the events have made."""
-        self._changes.publish(changes, self.reducer.session, now, sequence=self.journal.sequence)
+        sequence, event_id = self.journal.sequence, self.journal.event_id
+        self._changes.publish(changes, self.session, now, sequence=sequence, event_id=event_id, together=len(events))
         if self._resync.waits:
             for change in changes:
                 self._resync.note(change)

@@ -72,19 +72,21 @@ class Stream:
 
     headers: Mapping[str, str] = {"Accept": "text/event-stream"}
 
-    def __init__(self, api: Api, path: str | None = None) -> None:
+    def __init__(self, api: Api, path: str | None = None, *, last_id: str | None = None, greets: bool = True) -> None:
+        """Go on after `last_id`. `greets`: the stream begins with `server.connected`."""
         self.path = path or f"/event?directory={quote(api.directory, safe='')}"
         self.events: list[tuple[float, Json]] = []
         self.ids: list[str | None] = []
         self.ended = False
         self._changed = threading.Condition()
         self._connection = http.client.HTTPConnection("127.0.0.1", api.port, timeout=TURN_S)
-        self._connection.request("GET", self.path, headers=dict(self.headers))
+        self._connection.request("GET", self.path, headers={**self.headers, **({"Last-Event-ID": last_id} if last_id else {})})
         self._answer = self._connection.getresponse()
         assert self._answer.status == 200, self._answer.status
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
-        self.wait(lambda event: event["type"] == "server.connected", timeout_s=20)
+        if greets:
+            self.wait(lambda event: event["type"] == "server.connected", timeout_s=20)
 
     def _read(self) -> None:
         ident: str | None = None

@@ -178,7 +178,7 @@ class Log:
         self._reducer: Reducer | None = None
         self._synced = False
         self._last: int | None = None
-        self._follower = Follower(feed, session_id, self._read, 0, wait_for_store(store, session_id))
+        self._follower = Follower(feed, session_id, self._read, 0, wait_for_store(feed, store, session_id))
 
     async def _read(self, after: int, limit: int) -> Sequence[UniversalEvent]:
         return await self._store.events(self._session_id, after, limit)

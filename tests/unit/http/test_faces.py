@@ -36,6 +36,7 @@ VALUES: Mapping[str, Any] = {
     "float": 1.5,
     "Iterable[str]": ("x", "y"),
     "Iterable[object]": ("x", "y"),
+    "Sequence[str]": ("x", "y"),
     "Literal['non-git', 'not-clean']": "non-git",
     'Literal["non-git", "not-clean"]': "non-git",
 }

@@ -22,11 +22,12 @@ from shim.cli import screen
 from shim.cli.flags import SERVE, WEB, EnvFile, Flags, Json, Server, Url, with_flags
 from shim.cli.imports import quick_imports
 from shim.cli.registry_commands import agents, log_errors, say_that_agents_are_asked
+from shim.cli.team_commands import TEAM, with_server
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
 
 if TYPE_CHECKING:
-    from shim.cli.transfer import Job
+    pass
 
 PROGRAM = "opencode-shim"
 COMPLETE_VARIABLE = "_OPENCODE_SHIM_COMPLETE"
@@ -344,158 +345,8 @@ def trust(
     raise typer.Exit(job.trust(settings, directory, out, lambda question: yes or typer.confirm(question, default=False)))
 
 
-cluster = typer.Typer(no_args_is_help=True, help="Servers of a cluster (NATS), and copies of its sessions.")
-cli.add_typer(cluster, name="cluster")
-
-
-@cluster.command(name="import")
-@with_flags("cluster", "cluster_prefix", "data_dir")
-def cluster_import(*, flags: Flags) -> None:
-    """Copy the sessions of the data directory into the cluster. Nothing is deleted; it may be repeated."""
-    settings = Settings.load(flags)
-    log_errors(settings)
-    import asyncio
-
-    from shim.main.choose_store import copy_sessions
-
-    raise typer.Exit(asyncio.run(copy_sessions(settings, screen.console(sys.stdout).line, into_cluster=True)))
-
-
-@cluster.command(name="export")
-@with_flags("cluster", "cluster_prefix", "data_dir")
-def cluster_export(*, flags: Flags) -> None:
-    """Copy the sessions of a cluster into the data directory. It may be working. Nothing is deleted; it may be repeated."""
-    settings = Settings.load(flags)
-    log_errors(settings)
-    import asyncio
-
-    from shim.main.choose_store import copy_sessions
-
-    raise typer.Exit(asyncio.run(copy_sessions(settings, screen.console(sys.stdout).line, into_cluster=False)))
-
-
-@cluster.command(name="prune")
-@with_flags("cluster", "cluster_prefix", "data_dir")
-def cluster_prune(
-    *,
-    older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Remove what has not changed for so many days.")],
-    archive: Annotated[Path | None, typer.Option(metavar="DIR", help="Copy it into this data directory before.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
-    flags: Flags,
-) -> None:
-    """Remove sessions that were idle for long, with all below them. The servers may be working."""
-    settings = Settings.load(flags)
-    log_errors(settings)
-    import asyncio
-
-    from shim.main.choose_store import prune_sessions
-
-    say = screen.console(sys.stdout).line
-    raise typer.Exit(asyncio.run(prune_sessions(settings, archive, say, days=older_than, is_rehearsal=dry_run)))
-
-
-NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Name or id of a server, as `cluster nodes` shows them.")]
-
-
-@cluster.command(name="nodes")
-@with_flags("data_dir")
-def cluster_nodes(*, url: Server = None, flags: Flags) -> None:
-    """List the servers of the cluster that a running server is in."""
-    settings = Settings.load(flags)
-    from shim.cli import nodes as job
-
-    _with_server(settings, url, lambda server_url: job.show(settings, server_url, screen.console(sys.stdout)))
-
-
-@cluster.command(name="cordon")
-@with_flags("data_dir")
-def cluster_cordon(node: NodeName, *, url: Server = None, flags: Flags) -> None:
-    """Let a server take no more sessions. It keeps those that it has."""
-    settings = Settings.load(flags)
-    from shim.cli import nodes as job
-
-    _with_server(settings, url, lambda found: job.set_duty(settings, found, node, "cordoned", screen.console(sys.stdout)))
-
-
-@cluster.command(name="uncordon")
-@with_flags("data_dir")
-def cluster_uncordon(node: NodeName, *, url: Server = None, flags: Flags) -> None:
-    """Let a server take sessions again."""
-    settings = Settings.load(flags)
-    from shim.cli import nodes as job
-
-    _with_server(settings, url, lambda found: job.set_duty(settings, found, node, "open", screen.console(sys.stdout)))
-
-
-@cluster.command(name="drain")
-@with_flags("data_dir")
-def cluster_drain(
-    node: NodeName,
-    *,
-    wait: Annotated[float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for its turns.")] = 300,
-    url: Server = None,
-    flags: Flags,
-) -> None:
-    """Let a server give up its sessions, each at the end of its turn. It serves its clients meanwhile."""
-    settings = Settings.load(flags)
-    from shim.cli import nodes as job
-
-    _with_server(settings, url, lambda found: job.drain(settings, found, node, wait, screen.console(sys.stdout)))
-
-
-pair = typer.Typer(invoke_without_command=True, help="Let another device in by a QR code, or revoke its access.")
-cli.add_typer(pair, name="pair")
-
-
-@pair.callback()
-@with_flags("data_dir")
-def pair_invite(
-    context: typer.Context,
-    *,
-    at: Annotated[str | None, typer.Option("--at", metavar="URL", help="Address at which the device reaches the server.")] = None,
-    url: Server = None,
-    flags: Flags,
-) -> None:
-    """Show a one-time link and its QR code. Open it on another device to use the server without the password."""
-    if context.invoked_subcommand is not None:
-        return
-    settings = Settings.load({**flags, "public_url": at})
-    import asyncio
-
-    from shim.cli import pair as job
-    from shim.cli.local_server import running_server_url
-
-    server_url = url or running_server_url(settings)
-    if server_url is None:
-        raise ShimError(
-            "No server runs on this data directory, and only a running server can make a link. Start one: opencode-shim serve"
-        )
-    raise typer.Exit(asyncio.run(job.invite(settings, server_url.rstrip("/"), screen.console(sys.stdout), settings.public_url)))
-
-
-@pair.command(name="list")
-@with_flags("data_dir")
-def pair_list(*, url: Server = None, flags: Flags) -> None:
-    """List the valid pairing tokens. A line has id, creation and expiry dates, and name of the device."""
-    settings = Settings.load(flags)
-    from shim.cli import pair as job
-
-    _with_server(settings, url, lambda server_url: job.show(settings, server_url, screen.console(sys.stdout)))
-
-
-@pair.command(name="revoke")
-@with_flags("data_dir")
-def pair_revoke(
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the token, as `pair list` shows it.")],
-    *,
-    url: Server = None,
-    flags: Flags,
-) -> None:
-    """Revoke a pairing token. The server then refuses its device and closes the device's streams and terminals."""
-    settings = Settings.load(flags)
-    from shim.cli import pair as job
-
-    _with_server(settings, url, lambda server_url: job.revoke(settings, server_url, token_id, screen.console(sys.stdout)))
+for name, group in TEAM.items():
+    cli.add_typer(group, name=name)
 
 
 alias = typer.Typer(no_args_is_help=True, help="Give this server the name `opencode`. For programs that start OpenCode.")
@@ -585,7 +436,7 @@ def export(
     settings = Settings.load(flags)
     from shim.cli import transfer
 
-    _with_server(settings, url, lambda server_url: transfer.export(settings, server_url, session))
+    with_server(settings, url, lambda server_url: transfer.export(settings, server_url, session))
 
 
 @cli.command()
@@ -605,7 +456,7 @@ def sessions(
     settings = Settings.load(flags)
     from shim.cli import transfer
 
-    _with_server(settings, url, lambda server_url: transfer.conversations(settings, server_url, agent, id_, days))
+    with_server(settings, url, lambda server_url: transfer.conversations(settings, server_url, agent, id_, days))
 
 
 @cli.command(name="import")
@@ -623,7 +474,7 @@ def import_(
     from shim.cli import transfer
 
     document = transfer.read(file)
-    _with_server(settings, url, lambda server_url: transfer.import_(settings, server_url, document))
+    with_server(settings, url, lambda server_url: transfer.import_(settings, server_url, document))
 
 
 @cli.command()
@@ -633,7 +484,7 @@ def mcp(*, url: Server = None, flags: Flags) -> None:
     settings = Settings.load({**flags, "mcp": True})
     from shim.cli import mcp as job
 
-    _with_server(settings, url, lambda server_url: job.serve(settings, server_url))
+    with_server(settings, url, lambda server_url: job.serve(settings, server_url))
 
 
 @cli.command()
@@ -669,10 +520,3 @@ def restore(
     typer.echo(f"Restored {summary.files} files into {settings.data_dir}.")
     if summary.aside is not None:
         typer.echo(f"The earlier data is in {summary.aside}.")
-
-
-def _with_server(settings: Settings, url: str | None, job: Job) -> None:
-    with quick_imports():
-        from shim.cli import serve_command
-
-    raise typer.Exit(serve_command.with_server(settings, url, job))

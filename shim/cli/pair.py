@@ -1,4 +1,4 @@
-"""`opencode-shim pair`: shows a link for another device as a QR code, lists the paired devices and revokes them.
+"""`opencode-shim pair` and `people`: shows a link for another device as a QR code, lists the paired devices and revokes them.
 
 It talks to the server over HTTP, like `shim.cli.transfer`.
 """
@@ -42,6 +42,36 @@ async def revoke(settings: Settings, url: str, token_id: str, out: screen.Consol
     """Revoke a token. Raises ShimError if there is none with this id."""
     await request(settings, "DELETE", f"{url}/api/pair/{quote(token_id, safe='')}")
     screen.line(out, f"Revoked: the server now refuses {token_id} and has closed its streams and terminals.")
+    return 0
+
+
+async def add_person(settings: Settings, url: str, name: str, role: str, roots: list[str], out: screen.Console) -> int:
+    """Create a person and print the token, which is shown once. Raises ShimError."""
+    answer = obj(await request(settings, "POST", f"{url}/api/people", {"name": name, "role": role, "roots": roots}))
+    screen.line(out, text(answer.get("token")), "bold")
+    screen.line(out, f"The password of {name} ({role}), shown once (OPENCODE_SERVER_PASSWORD of OpenCode's clients).")
+    return 0
+
+
+async def show_people(settings: Settings, url: str, out: screen.Console) -> int:
+    """Print a line for each person."""
+    rows = [obj(row) for row in arr(await request(settings, "GET", f"{url}/api/people"))]
+    for row in rows:
+        where = " ".join(map(str, arr(row.get("roots")))) or "all directories"
+        screen.line(out, f"{text(row.get('name'))}  {text(row.get('role'))}  until {_day(row.get('expires'))}  {where}")
+    if not rows:
+        screen.line(out, "There are no people beside you. `opencode-shim people add NAME` lets one in (docs/people.md).")
+    return 0
+
+
+async def remove_person(settings: Settings, url: str, name: str, out: screen.Console) -> int:
+    """Remove a person. Raises ShimError if there is none of this name."""
+    rows = [obj(row) for row in arr(await request(settings, "GET", f"{url}/api/people"))]
+    ids = [text(row.get("id")) for row in rows if row.get("name") == name]
+    if not ids:
+        raise ShimError(f"There is nobody with the name {name}. `opencode-shim people list` shows all.")
+    await request(settings, "DELETE", f"{url}/api/pair/{quote(ids[0], safe='')}")
+    screen.line(out, f"{name} is refused from now on, and what was open is closed.")
     return 0
 
 

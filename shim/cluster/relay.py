@@ -13,6 +13,7 @@ of the user can find that socket, also agents: it answers nobody who does not kn
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -43,6 +44,7 @@ from shim.cluster.placement import ClusterPlacement
 from shim.host.files.roots import within
 from shim.http.access import (
     CONNECTION,
+    PERSON,
     READING,
     RELAYED,
     TOKEN_QUERY,
@@ -57,6 +59,8 @@ from shim.http.access import (
 from shim.http.directory import HEADER, QUERY_NAMES, resolve
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import COMPRESS_ABOVE_BYTES, SERVICES
+from shim.http.pairing import decode_person, encode_person
+from shim.http.people import OWNER
 from shim.http.relay import Relay as LocalRelay
 from shim.http.services import Services
 from shim.http.terminal import TOKEN_HEADER
@@ -120,6 +124,8 @@ TAKE_OVER_S = 15.0
 MOVES = 2
 """So often a request is placed again whose session its owner has given up or lost meanwhile."""
 SWITCHING_PROTOCOLS = 101
+PERSON_HEADER = "X-Shim-Person"
+"""Who makes a request, as the client's server knows it."""
 TICKET_ONLY = "X-Shim-Ticket-Only"
 """Header of a request of a client without credentials, which may show a ticket."""
 
@@ -162,8 +168,9 @@ def command_for(request: web.Request, body: bytes, more: Headers = ()) -> Comman
     else:
         headers = (*(pair for pair in headers if pair[0].lower() != HEADER), (HEADER, quote(directory)))
     client = (TOKEN_HEADER, token_of(request)) if is_authorized(request) else (TICKET_ONLY, "1")
+    person = ((PERSON_HEADER, quote(json.dumps(encode_person(request[PERSON])))),) if PERSON in request else ()
     is_change = request.method not in READING
-    return Command(secrets.token_hex(16), request.method, str(url), (*headers, client, *more), body, is_change)
+    return Command(secrets.token_hex(16), request.method, str(url), (*headers, client, *person, *more), body, is_change)
 
 
 def _url(command: Command) -> URL:
@@ -225,7 +232,9 @@ class Relay(LocalRelay):
         shown = request.headers.get(SECRET_HEADER, "")
         if not secrets.compare_digest(shown.encode(errors="surrogateescape"), self._secret.encode()):
             raise web.HTTPForbidden(text="This socket is for the server's own requests.")
-        request[RELAYED] = RelayedClient(None if TICKET_ONLY in request.headers else request.headers.get(TOKEN_HEADER, ""))
+        token_id = None if TICKET_ONLY in request.headers else request.headers.get(TOKEN_HEADER, "")
+        sent = request.headers.get(PERSON_HEADER)
+        request[RELAYED] = RelayedClient(token_id, OWNER if sent is None else decode_person(json.loads(unquote(sent))))
         handle: Any = self._app._handle  # pyright: ignore[reportPrivateUsage] - as in `start`
         return await handle(request)
 

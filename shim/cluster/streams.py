@@ -13,8 +13,8 @@ from shim.cluster.places import ReplayPositions, Viewpoint, event_id, hash_of
 from shim.cluster.replays import Gap, MustReadAll, Replays
 from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
 from shim.stream.encoder import Encoder
-from shim.stream.frame import Frame, normal_scope
-from shim.stream.hub import LOGGED_CHARS, Hub
+from shim.stream.frame import Frame, Scope, normal_scope
+from shim.stream.hub import LOGGED_CHARS, Hub, wants
 from shim.stream.streams import Greeting, Streams
 from shim.stream.subscription import Subscription
 
@@ -41,7 +41,7 @@ class ClusterStreams(Streams):
         encoder: Encoder[Any],
         *,
         last_event_id: str | None,
-        scope: str | None = None,
+        scope: Scope = None,
         greeting: Greeting = lambda is_shown: (),
     ) -> Subscription:
         """Add a reader, also one that was cut off at another server of the cluster. As `Hub.subscribe`.
@@ -74,13 +74,13 @@ async def _go_on(
     encoder: Encoder[Any],
     viewpoint: Viewpoint,
     last_event_id: str,
-    scope: str | None,
+    scope: Scope,
     greeting: Greeting,
 ) -> Subscription:
     """Add a reader that goes on after `viewpoint`. Raises MustReadAll, StoreError and TimeoutError."""
 
     def is_wanted(directory: str) -> bool:
-        return scope in (None, normal_scope(directory))
+        return wants(normal_scope(scope) if isinstance(scope, str) else scope, normal_scope(directory))
 
     # All in one step of the loop: later events come by themselves.
     gaps = replays.gaps(viewpoint, is_wanted)

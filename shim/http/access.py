@@ -37,14 +37,18 @@ from aiohttp.typedefs import Handler
 
 from shim.http import cors
 from shim.http.pairing import Pairing
+from shim.http.people import OWNER, Person, keeps_to_roots, needed_role
 from shim.lib.clock import Clock
 from shim.lib.errors import (
     AgentTokenRefused,
     EmbeddingNotAllowed,
     HostNotAllowed,
+    NotForOnesRoots,
     OriginNotAllowed,
     PairingLinkSpent,
     PasswordRefused,
+    PersonUnknown,
+    RoleTooLow,
     TooManyLogins,
 )
 from shim.lib.ids import AGENT_TOKEN
@@ -148,6 +152,10 @@ TOKEN_ID: web.RequestKey[str] = web.RequestKey("token_id", str)
 """The id of the pairing token of a request; "" for the password, and without a password."""
 
 
+PERSON: web.RequestKey[Person] = web.RequestKey("person", Person)
+"""The named person who makes a request; absent for OWNER."""
+
+
 class Connection:
     """The connection of a request. It does not hold the request, which holds it: a cycle would wait for the collector."""
 
@@ -165,6 +173,7 @@ class RelayedClient:
     """The client of another server of the cluster, which has checked it. `token_id`: as `check_credentials` returns it."""
 
     token_id: str | None
+    person: Person = OWNER
 
 
 RELAYED: web.RequestKey[RelayedClient] = web.RequestKey("relayed", RelayedClient)
@@ -314,6 +323,8 @@ class Access:
     pairing: Pairing
     clock: Clock
     agents: AgentDoor
+    user_header: str = ""
+    """Header in which a proxy names who has signed in; "" without such a proxy."""
 
     @classmethod
     def of(cls, settings: Settings, clock: Clock) -> Access:
@@ -337,6 +348,7 @@ class Access:
             Pairing(secrets.bearer if secrets is not None else b""),
             clock,
             AgentDoor(is_on=settings.mcp),
+            settings.trusted_user_header if settings.trust_proxy else "",
         )
 
     def epoch_s(self) -> float:
@@ -350,6 +362,12 @@ class Access:
         if self.base_path and (path + "/").startswith(self.base_path + "/"):
             path = path[len(self.base_path) :]
         return path.rstrip("/") or "/"
+
+    def route_of(self, canonical: str) -> str:
+        """Return a route without the base path and a `/` at its end."""
+        if self.base_path and (canonical + "/").startswith(self.base_path + "/"):
+            canonical = canonical[len(self.base_path) :]
+        return canonical.rstrip("/") or "/"
 
     def host(self, request: web.Request) -> str:
         """Return the Host that the client used; with `trust_proxy`, the one that the proxy reports."""
@@ -400,6 +418,8 @@ class Access:
         path = self.path(request)
         # Only public paths and WebSockets with a ticket pass without credentials. Wrong credentials are refused there too.
         if attempt is None:
+            if self.user_header and (name := self._forwarded_value(request, self.user_header)):
+                return self._token_of_person(name)
             if (cookie := self._token_of_cookie(request)) is not None:
                 return cookie
             if request.method == "OPTIONS" or (request.method in READING and (path in PUBLIC or LINK.fullmatch(path))):
@@ -418,6 +438,14 @@ class Access:
         self.throttle.note_failure(address, attempt.digest(), now_s)
         log.warning("login.failed", address=address[:100], why="wrong user or password")
         raise PasswordRefused("The user or password is wrong")
+
+    def _token_of_person(self, name: str) -> str:
+        """Return the id of the token of a person whom a proxy has signed in. Raises PersonUnknown."""
+        tokens = self.pairing.tokens(self.epoch_s())
+        found = next((token.id for token in tokens if not token.is_device and token.person.name == name), None)
+        if found is None:
+            raise PersonUnknown(name)
+        return found
 
     def agent_of(self, request: web.Request) -> str:
         """Return the session whose agent makes a request, by its token; "" for a person, who shows none.
@@ -543,15 +571,37 @@ def gate(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse
     """Check access before any other work on a request."""
     access = request[_ACCESS] = request.app[ACCESS]
     if RELAYED in request:
-        token_id = request[RELAYED].token_id
+        token_id, person = request[RELAYED].token_id, request[RELAYED].person
     else:
         access.check_host(request)
         access.check_origin(request)
         agent = request[AGENT] = access.agent_of(request) if access.agents.is_on else ""
         token_id = "" if agent else access.check_credentials(request, asyncio.get_running_loop().time())
+        person = access.pairing.person(token_id) if token_id else OWNER
+        if person is None:  # revoked at this moment
+            raise PasswordRefused("The token was revoked")
+    if person is not OWNER:
+        request[PERSON] = person
+        if RELAYED not in request:
+            _check_role(request, person)
     request[AUTHORIZED], request[TOKEN_ID] = token_id is not None, token_id or ""
     request[CONNECTION] = Connection(request)
     return handler(request) if not token_id else _serve_while_good(request, handler, token_id)
+
+
+def _check_role(request: web.Request, person: Person) -> None:
+    """Raise RoleTooLow or NotForOnesRoots for a route that a person may not use. A path without one may be of the web UI."""
+    resource = request.match_info.route.resource
+    if resource is None:
+        return
+    path = request.app[ACCESS].route_of(resource.canonical)
+    needed = needed_role(request.method, path)
+    if needed is None or request.method == "OPTIONS":
+        return
+    if not person.may(needed):
+        raise RoleTooLow(person.name, person.role, needed)
+    if person.roots and not keeps_to_roots(path):
+        raise NotForOnesRoots(person.name)
 
 
 async def _serve_while_good(request: web.Request, handler: Handler, token_id: str) -> web.StreamResponse:

@@ -14,23 +14,28 @@ be unions and plain types. Annotations are evaluated, so a handler's module must
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from types import ModuleType, NoneType
 from typing import Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_type_hints
+from urllib.parse import unquote, urlsplit
 
 from aiohttp import web
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from shim.host.files.roots import require
+from shim.host.files.roots import require, require_blocking
 from shim.http import wire_json
+from shim.http.access import PERSON
 from shim.http.directory import resolve
 from shim.http.faces import Face, belongs_to
 from shim.http.operations import OpenCode2Operation, Operation, RequestInput
+from shim.http.people import OWNER, Person, is_in, meet, without_secrets
 from shim.http.services import Services
 from shim.lib.complaints import fault
 from shim.lib.errors import InvalidRequest, Location, PayloadTooLarge, RequestError, SessionNotFound, place_text
@@ -58,6 +63,8 @@ TEXTS: Mapping[str, int] = {
     **dict.fromkeys(("directory", "cwd"), 4096),
 }
 """Maximum characters of a text, by name."""
+PLACES = frozenset({"directory", "cwd", "path", "filePath", "worktree"})
+"""Members that name a file or a directory, which must lie in the roots of the person that sends them."""
 NAMED_DEPTH = 4
 """Levels of a body whose names are checked. Deeper levels contain values of tools and other programs."""
 OPEN = frozenset({"metadata", "input", "config", "options", "format"})
@@ -140,6 +147,25 @@ class Ctx:
     request: web.Request
     services: Services
     directory: str
+
+    @property
+    def person(self) -> Person:
+        """Who makes the request."""
+        return person_of(self.request)
+
+    def visible_config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """An OpenCode configuration as the request's person may see it."""
+        return dict(config) if self.person.may("admin") else without_secrets(config)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The directories that the request may use; empty: all."""
+        return roots_of(self.request, self.services)
+
+    def sees(self, session_id: str) -> bool:
+        """Whether the request may know of a session."""
+        record = self.services.sessions.index.find_record(session_id)
+        return not self.roots or (record is not None and is_in(record.directory, self.roots))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,14 +290,20 @@ async def arguments(
     """
     services = request.app[SERVICES]
     directory = await services.links.real(resolve(request.query, request.headers, str(services.settings.directory)))
-    if services.settings.roots:
-        await _check_roots(services, directory, request.match_info.get("sessionID"))
+    own = request.get(PERSON, OWNER).roots
+    roots = roots_of(request, services) if own or services.settings.roots else ()
+    if roots:
+        await _check_roots(services, directory, request.match_info, roots)
     values: dict[str, object] = {"ctx": Ctx(request, services, directory)}
     if bound.path is not None:
         values["path"] = _validate(bound.path, dict(request.match_info), "Params")
     if bound.query is not None or bound.body is not None:
         fields = RequestInput(_first_values(request), await _body(request, bound.id) if bound.body is not None else None)
         check(bound.id, fields.body)
+        if own:
+            await asyncio.to_thread(_check_places, fields.body, directory, roots)
+            for named in _sessions_of(fields.body):
+                await _check_roots(services, directory, {"sessionID": named}, roots)
         fields = fields if rewritten is None else rewritten(fields)
         if bound.query is not None:
             values["query"] = _validate(bound.query, fields.query, "Query")
@@ -282,15 +314,50 @@ async def arguments(
     return values
 
 
-async def _check_roots(services: Services, directory: str, session_id: str | None) -> None:
+def person_of(request: web.Request) -> Person:
+    """Who makes a request; in tests without a gate, the owner of the password."""
+    return request.get(PERSON, OWNER)
+
+
+def roots_of(request: web.Request, services: Services) -> tuple[str, ...]:
+    """The directories that a request may use, by the settings and by its person; empty: all."""
+    own, all_ = person_of(request).roots, services.settings.roots
+    return meet(map(str, all_), own) if own else tuple(map(str, all_))
+
+
+def _check_places(body: Any, directory: str, roots: Sequence[str]) -> None:
+    """Check the files and directories that the body of a person with roots names. Raises OutsideRoots. Blocking."""
+    stack: list[tuple[str, Any]] = [("", body)]
+    while stack:
+        key, value = stack.pop()
+        if isinstance(value, dict):
+            stack.extend(cast("dict[str, Any]", value).items())
+        elif isinstance(value, list):
+            stack.extend((key, inner) for inner in cast("list[Any]", value))
+        elif isinstance(value, str) and value.lower().startswith("file:"):
+            require_blocking(unquote(urlsplit(value).path) or directory, roots)
+        elif isinstance(value, str) and key in PLACES:
+            require_blocking(str(Path(directory, value)), roots)
+
+
+def _sessions_of(body: Any) -> list[str]:
+    """The sessions that a body names."""
+    members = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    return [value for key in ("parentID", "sessionID") if isinstance(value := members.get(key), str)]
+
+
+async def _check_roots(services: Services, directory: str, names: Mapping[str, str], roots: Sequence[str]) -> None:
     """Check the directories of the request and of its session. Raises OutsideRoots."""
-    await require(directory, services.settings.roots)
+    await require(directory, roots)
+    session_id = names.get("sessionID")
+    if session_id is None and "requestID" in names:
+        session_id = services.sessions.requests.session_of(names["requestID"])
     if session_id is not None:
         try:
             record = services.sessions.index.record(session_id)
         except SessionNotFound:
             return
-        await require(record.directory, services.settings.roots)
+        await require(record.directory, roots)
 
 
 def _first_values(request: web.Request) -> dict[str, str]:

@@ -6,8 +6,12 @@
     GET /api/pair             lists the valid tokens
     DELETE /api/pair/{id}     revokes a token, and cuts off its open connections
 
-A token contains its end, an id, and a seal made from the password. So it survives a restart, and a new password revokes it. The
-store keeps the ids of valid tokens (`restore`); a token with another id was revoked. Source: the API after OpenCode 2.0.21.
+    POST /api/people          {name, role, roots}: a token for a named person (`shim.http.people`), valid for a year
+    GET /api/people           lists them; DELETE /api/pair/{id} removes one
+
+A device that a person pairs has the person's name, role and roots. A token contains its end, an id, and a seal made from the
+password. So it survives a restart, and a new password revokes it. The store keeps the ids of valid tokens (`restore`); a token
+with another id was revoked. Source: the API after OpenCode 2.0.21, which has no people.
 """
 
 from __future__ import annotations
@@ -22,17 +26,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from universal.lib.jsonvalue import obj, text
+from shim.http.people import OWNER, ROLES, Person
+from universal.lib.jsonvalue import arr, obj, text
 
 CODE_S = 300.0
 """Seconds for which a code is valid."""
 TOKEN_S = 30 * 24 * 3600
 """Seconds for which a token is valid."""
+PERSON_S = 365 * 24 * 3600
+"""Seconds for which the token of a person is valid."""
 CODES = 64
 """Maximum unused codes; the oldest is dropped."""
 CODE_BYTES = 16
 TOKENS = 256
-"""Maximum valid tokens; the oldest is revoked."""
+"""Maximum valid tokens; the oldest one of a device is revoked."""
 NAME_LIMIT = 100
 CHECK_LENGTH = 8
 ID_BYTES = 6
@@ -47,7 +54,10 @@ WORK = {"n": 2**14, "r": 8, "p": 1}
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A valid token without its seal. `name`: the client's User-Agent; `created` and `end` in epoch seconds."""
+    """A valid token without its seal. `name`: the client's User-Agent; `created` and `end` in epoch seconds.
+
+    `person` has it; `is_device`: it came by a pairing link, not by `add_person`.
+    """
 
     id: str
     name: str
@@ -55,6 +65,8 @@ class Token:
     end: int
     check: str
     """The beginning of the seal, which tells tokens of an earlier password."""
+    person: Person = OWNER
+    is_device: bool = True
 
 
 class Use(Protocol):
@@ -76,7 +88,7 @@ class Pairing:
 
     def __init__(self, digest: bytes) -> None:
         self._digest = digest
-        self._codes: OrderedDict[str, float] = OrderedDict()
+        self._codes: OrderedDict[str, tuple[float, Person]] = OrderedDict()
         self._key = b"" if digest else secrets.token_bytes(32)
         self._tokens: dict[str, Token] = {}
         self._uses: dict[str, list[Use]] = {}
@@ -97,26 +109,42 @@ class Pairing:
         elif self._digest:
             self._tokens[id_] = _token_of(id_, record)
 
-    def code(self, now_s: float) -> str:
-        """Create a code. `now_s`: seconds of any monotonic clock, the same for `redeem`."""
+    def code(self, now_s: float, person: Person = OWNER) -> str:
+        """Create a code for a device of a person. `now_s`: seconds of any monotonic clock, the same for `redeem`."""
         code = secrets.token_urlsafe(CODE_BYTES)
-        self._codes[code] = now_s + CODE_S
+        self._codes[code] = now_s + CODE_S, person
         while len(self._codes) > CODES:
             self._codes.popitem(last=False)
         return code
 
     def redeem(self, code: str, now_s: float, epoch_s: float, name: str = "") -> str | None:
         """Exchange a code for a token; None if the code is used, expired or unknown. `name`: the client's User-Agent."""
-        end_s = self._codes.pop(code, None)
+        end_s, person = self._codes.pop(code, (None, OWNER))
         if end_s is None or end_s < now_s:
             return None
-        end, id_ = f"{int(epoch_s) + TOKEN_S:08x}", secrets.token_hex(ID_BYTES)
-        seal = self._seal(end, id_)
-        for old in [*self._expired_ids(epoch_s), *list(self._tokens)[: max(0, len(self._tokens) + 1 - TOKENS)]]:
+        return self._issue(name, person, epoch_s, TOKEN_S, is_device=True)
+
+    def add_person(self, person: Person, epoch_s: float) -> str:
+        """Create the token of a person, which is shown once. Earlier tokens of this name are revoked, those of devices too."""
+        for old in [token.id for token in self._tokens.values() if token.person.name == person.name]:
             self.revoke(old)
-        token = self._tokens[id_] = Token(id_, name[:NAME_LIMIT], int(epoch_s), int(end, 16), seal[:CHECK_LENGTH])
-        self._save(id_, {"name": token.name, "created": token.created, "end": token.end, "check": token.check})
+        return self._issue(person.name, person, epoch_s, PERSON_S, is_device=False)
+
+    def _issue(self, name: str, person: Person, epoch_s: float, lives_s: int, *, is_device: bool) -> str:
+        end, id_ = f"{int(epoch_s) + lives_s:08x}", secrets.token_hex(ID_BYTES)
+        seal = self._seal(end, id_)
+        devices = [token.id for token in self._tokens.values() if token.is_device]
+        for old in {*self._expired_ids(epoch_s), *devices[: max(0, len(self._tokens) + 1 - TOKENS)]}:
+            self.revoke(old)
+        token = Token(id_, name[:NAME_LIMIT], int(epoch_s), int(end, 16), seal[:CHECK_LENGTH], person, is_device)
+        self._tokens[id_] = token
+        self._save(id_, _record_of(token))
         return f"pair_{end}_{id_}_{seal}"
+
+    def person(self, id_: str) -> Person | None:
+        """The person whose a valid token is; None for an unknown one."""
+        token = self._tokens.get(id_)
+        return None if token is None else token.person
 
     def admits(self, token: str, epoch_s: float) -> bool:
         return self.identify(token, epoch_s) is not None
@@ -149,10 +177,17 @@ class Pairing:
         return [token for token in reversed(good) if self._seal(f"{token.end:08x}", token.id)[:CHECK_LENGTH] == token.check]
 
     def revoke(self, id_: str, spared: Use | None = None) -> bool:
-        """Revoke a token and cut off its requests except `spared`; return False if there is no such token."""
+        """Revoke a token and cut off its requests except `spared`; return False if there is no such token.
+
+        With the token of a person, those of their devices go.
+        """
+        token = self._tokens.get(id_)
         if not self._drop(id_, spared):
             return False
         self._save(id_, None)
+        if token is not None and not token.is_device:
+            for device in [other.id for other in self._tokens.values() if other.person.name == token.person.name]:
+                self.revoke(device, spared)
         return True
 
     def _drop(self, id_: str, spared: Use | None = None) -> bool:
@@ -172,8 +207,32 @@ class Pairing:
         return hmac.new(self._key, f"{end}:{id_}".encode(), "sha256").hexdigest()
 
 
+def _record_of(token: Token) -> dict[str, Any]:
+    record = {"name": token.name, "created": token.created, "end": token.end, "check": token.check}
+    return record if token.person == OWNER else {**record, "person": encode_person(token.person), "device": token.is_device}
+
+
 def _token_of(id_: str, record: Any) -> Token:
     value = obj(record)
     return Token(
-        id_, text(value.get("name")), int(value.get("created") or 0), int(value.get("end") or 0), text(value.get("check"))
+        id_,
+        text(value.get("name")),
+        int(value.get("created") or 0),
+        int(value.get("end") or 0),
+        text(value.get("check")),
+        decode_person(value["person"]) if "person" in value else OWNER,
+        value.get("device") is not False,
     )
+
+
+def encode_person(person: Person) -> dict[str, Any]:
+    """A person as a JSON value, for the store and for other servers of a cluster."""
+    return {"name": person.name, "role": person.role, "roots": list(person.roots)}
+
+
+def decode_person(value: Any) -> Person:
+    """Read a person. One of a role that this version does not know may only look."""
+    fields = obj(value)
+    role = text(fields.get("role"))
+    known = role if role in ROLES else ROLES[0]
+    return Person(text(fields.get("name")), known, tuple(map(str, arr(fields.get("roots")))))

@@ -174,8 +174,9 @@ class QuestionNotFound(NotFound):
 class NodeNotFound(NotFound):
     """No server of the cluster has this id or name. `known`: names of those that live; none without a cluster."""
 
-    def __init__(self, node: str, known: Sequence[str]) -> None:
-        what = f"Those that live: {', '.join(known)}." if known else "This server is in no cluster."
+    def __init__(self, node: str, known: Iterable[str]) -> None:
+        names = ", ".join(known)
+        what = f"Those that live: {names}." if names else "This server is in no cluster."
         super().__init__(f"There is no server {node}. {what}")
 
 
@@ -312,6 +313,32 @@ class FileTooLarge(RequestError):
 
 class Forbidden(RequestError):
     """The client may not do this."""
+
+
+class RoleTooLow(Forbidden):
+    """A person's role does not allow a request."""
+
+    def __init__(self, name: str, role: str, needed: str) -> None:
+        super().__init__(
+            f"{name} has the role {role}, and this needs {needed}. Whoever runs the server can change it:"
+            f" opencode-shim people add {name} --role {needed}."
+        )
+
+
+class PersonUnknown(Forbidden):
+    """A proxy has signed a person in whom this server does not know."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"This server does not know {name[:100]}. Whoever runs it can let them in: opencode-shim people add NAME --role view."
+        )
+
+
+class NotForOnesRoots(Forbidden):
+    """A person with roots asks for what is of all directories."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} may use some directories of this server only, and this shows all of them.")
 
 
 class OutsideRoots(Forbidden):

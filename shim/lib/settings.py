@@ -266,6 +266,12 @@ class Settings(BaseModel):
         default=False, description="Believe `X-Forwarded-Host` and `X-Forwarded-For`. Only behind a proxy that sets both itself."
     )
 
+    trusted_user_header: str = Field(
+        default="",
+        description="Header in which a proxy that signs people in names them, such as `X-Forwarded-User`; the name is one of "
+        "`opencode-shim people`. Counts only with `trust_proxy` (docs/people.md).",
+    )
+
     public_url: Annotated[str, AfterValidator(_public_url)] | None = Field(
         default=None,
         description="Address by which other devices reach this server, behind a proxy or tunnel: `https://shim.example`. `pair` "

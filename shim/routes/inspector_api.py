@@ -143,7 +143,7 @@ class Counters(BaseModel):
 async def list_page(ctx: Ctx, query: SessionsQuery) -> object:
     """A page of the list of sessions, as a person looks for one."""
     face, sessions = universal(ctx), ctx.services.sessions
-    records = await visible_sessions(sessions.index.newest_first(), ctx.services.settings.roots)
+    records = await visible_sessions(sessions.index.newest_first(), ctx.roots)
     statuses = sessions.statuses()
     # A session waits within a turn: the others need not be asked.
     waiting = {id_ for id_ in statuses if sessions.requests.waiting_since_ms(id_) is not None}

@@ -13,7 +13,7 @@ from base64 import b64decode
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast
 
 import orjson
 
@@ -131,6 +131,10 @@ def decode_position(text: str) -> str:
         return "evt_" + b64decode(text, b"-_", validate=True).hex() if len(text) == POSITION_LENGTH else text
     except ValueError:
         return text
+
+
+Scope: TypeAlias = str | tuple[str, ...] | None
+"""What a reader gets: the events of one directory, those of all in some roots, or all (None)."""
 
 
 @lru_cache(maxsize=1024)

@@ -24,7 +24,7 @@ import structlog
 from shim.lib.clock import Clock
 from shim.lib.ids import Ids
 from shim.stream.encoder import Encoder, StreamEvent
-from shim.stream.frame import Frame, batches, compact, decode_position, normal_scope
+from shim.stream.frame import Frame, Scope, batches, compact, decode_position, normal_scope
 from shim.stream.positions import Positions, RepeatFilter, local_part
 from shim.stream.subscription import Bounds, State, Subscription, WriteQueue
 
@@ -278,7 +278,7 @@ class Audience:
 
     __slots__ = ("encode", "encoded_until", "encoder", "face", "generation", "pending", "readers", "repeats", "scope")
 
-    def __init__(self, encoder: Encoder[Any], scope: str | None, repeats: RepeatFilter | None = None) -> None:
+    def __init__(self, encoder: Encoder[Any], scope: Scope, repeats: RepeatFilter | None = None) -> None:
         self.repeats = repeats
         self.encoder = encoder
         self.face = encoder.face
@@ -319,7 +319,7 @@ class Hub:
         for face in faces:
             self.add_face(face)
         self._ring = Ring(ids.moment(), frames=bounds.ring_frames, size=bounds.ring_bytes)
-        self._audiences: dict[str | None, dict[Hashable, Audience]] = {}
+        self._audiences: dict[Scope, dict[Hashable, Audience]] = {}
         """Scope -> encoder -> audience. A reader with repeats has an audience of its own, under itself."""
         self._audiences_by_scope: dict[str | None, list[Audience]] = {}
         """Cache of `_audiences_of`. It is cleared when an audience comes or goes."""
@@ -468,10 +468,10 @@ class Hub:
         return group.get(reader) or group.get(reader.encoder)
 
     def _audiences_of(self, scope: str | None) -> list[Audience]:
-        """The audiences that get events of a scope; None: all."""
+        """The audiences that get events of a scope; None: those of all directories, without the readers of roots."""
         audiences = self._audiences_by_scope.get(scope)
         if audiences is None:
-            groups = self._audiences.values() if scope is None else [self._audiences.get(key, {}) for key in (None, scope)]
+            groups = [group for wanted, group in self._audiences.items() if wants(wanted, scope)]
             audiences = [audience for group in groups for audience in group.values()]
             if len(self._audiences_by_scope) >= CACHED_SCOPES:
                 self._audiences_by_scope.clear()
@@ -484,7 +484,7 @@ class Hub:
         self,
         encoder: Encoder[Any],
         *,
-        scope: str | None = None,
+        scope: Scope = None,
         last_event_id: str | None = None,
         greeting: Sequence[StreamEvent] = (),
         position: str = "",
@@ -492,9 +492,10 @@ class Hub:
     ) -> Subscription:
         """Add a reader. The caller must give it to `response.stream`, or `close` it.
 
-        In: `scope`, the directory whose events it gets, None for all; `last_event_id`, the last frame or event that it saw;
-        `greeting`, the open requests (permissions, questions), read in the same step of the loop; `position`, the place of the
-        first frame, if the caller adds what was missed (`Subscription.extend_opening`); `repeats`, events that it does not get.
+        In: `scope`, the directory whose events it gets, roots for those of all in them, None for all; `last_event_id`, the last
+        frame or event that it saw; `greeting`, the open requests (permissions, questions), read in the same step of the loop;
+        `position`, the place of the first frame, if the caller adds what was missed (`Subscription.extend_opening`); `repeats`,
+        events that it does not get.
         Out: first the encoder's greeting; then the events after `last_event_id`, if the ring has them (if not, the client must
         read everything again at `server.connected`); then `greeting` without the requests of the replay; then live events.
         """
@@ -502,7 +503,7 @@ class Hub:
         readers = self._readers_of(encoder.face)
         if not self.wants(encoder.face):
             self._begin(readers)
-        scope = None if scope is None else normal_scope(scope)
+        scope = normal_scope(scope) if isinstance(scope, str) else scope
         position, replay = (position, []) if position else self._resume(encoder, scope, last_event_id)
         opening = encoder.greeting(position, self._ids)
         opening += [frame for entry in replay if (frame := entry.frames[encoder.generation]) is not None]
@@ -531,11 +532,11 @@ class Hub:
         return self._encode_greeting(reader.encoder, reader.scope, greeting, self._last_position(self._audience_of(reader)))
 
     def _encode_greeting(
-        self, encoder: Encoder[Any], scope: str | None, greeting: Iterable[StreamEvent], position: str
+        self, encoder: Encoder[Any], scope: Scope, greeting: Iterable[StreamEvent], position: str
     ) -> list[tuple[tuple[str, str] | None, Frame]]:
         found: list[tuple[tuple[str, str] | None, Frame]] = []
         for event in greeting:
-            if _wants(scope, event.scope) and (frame := encoder.encode(event, self._ids.moment(), position)) is not None:
+            if wants(scope, event.scope) and (frame := encoder.encode(event, self._ids.moment(), position)) is not None:
                 found.append((event.subject, frame))
         return found
 
@@ -561,7 +562,7 @@ class Hub:
         self.bursts.deliver()
         scope = None if directory is None else normal_scope(directory)
         recipients = [
-            reader for reader in self._all_readers() if face in (None, reader.encoder.face) and _wants(reader.scope, scope)
+            reader for reader in self._all_readers() if face in (None, reader.encoder.face) and wants(reader.scope, scope)
         ]
         waits = [asyncio.ensure_future(reader.settle()) for reader in recipients]
         if waits:
@@ -596,7 +597,7 @@ class Hub:
             reader.end()
 
     def _all_readers(self) -> list[Subscription]:
-        return [reader for audience in self._audiences_of(None) for reader in audience.readers]
+        return [reader for group in self._audiences.values() for audience in group.values() for reader in audience.readers]
 
     def _heartbeat(self, reader: Subscription) -> Frame:
         return reader.encoder.heartbeat(self._last_position(self._audience_of(reader)), self._ids)
@@ -652,7 +653,7 @@ class Hub:
             if not group:
                 del self._audiences[scope]
 
-    def _resume(self, encoder: Encoder[Any], scope: str | None, last_event_id: str | None) -> tuple[str, list[Entry]]:
+    def _resume(self, encoder: Encoder[Any], scope: Scope, last_event_id: str | None) -> tuple[str, list[Entry]]:
         """The position of the first frame, and the events that the reader missed, or none if they are unknown.
 
         The position is the old one, so that a reader which is cut off before the replay arrives can ask for it again.
@@ -663,7 +664,7 @@ class Hub:
         number, face = self._ring.number_of(position), encoder.face
         missed = None if number is None or number < self._readers_of(face).begun else self._ring.after(position)
         if missed is not None:
-            missed = [entry for entry in missed if entry.face == face and _wants(scope, entry.scope)]
+            missed = [entry for entry in missed if entry.face == face and wants(scope, entry.scope)]
         if missed is None or not all(_is_encoded(entry, encoder) for entry in missed):
             self._counts["replay_missed"] += 1
             log.info("replay.missed", wire=encoder.generation, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope)
@@ -679,6 +680,8 @@ def _is_encoded(entry: Entry, encoder: Encoder[Any]) -> bool:
     return encoder.generation in entry.frames
 
 
-def _wants(scope: str | None, event_scope: str | None) -> bool:
-    """Whether a reader of one scope gets events of the other. None stands for all."""
+def wants(scope: Scope, event_scope: str | None) -> bool:
+    """Whether a reader of one scope gets events of the other. None stands for all; a reader of roots gets those in them alone."""
+    if isinstance(scope, tuple):
+        return event_scope is not None and any(event_scope == root or event_scope.startswith(f"{root}/") for root in scope)
     return scope is None or event_scope is None or scope == event_scope

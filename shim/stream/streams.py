@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from shim.stream.encoder import Encoder, StreamEvent
+from shim.stream.frame import Scope
 from shim.stream.hub import Hub
 from shim.stream.subscription import Subscription
 
@@ -22,7 +23,7 @@ class Streams:
         encoder: Encoder[Any],
         *,
         last_event_id: str | None,
-        scope: str | None = None,
+        scope: Scope = None,
         greeting: Greeting = lambda is_shown: (),
     ) -> Subscription:
         """Add a reader, also one that was cut off at another server of the cluster. As `Hub.subscribe`."""

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from shim.stream.encoder import Encoder
-from shim.stream.frame import CHUNK_BYTES, Batch, Frame, batches, compact
+from shim.stream.frame import CHUNK_BYTES, Batch, Frame, Scope, batches, compact
 
 FIRST_SHARE = 1 / 8
 """Share of the gather time that the first wait takes. A second piece right after the first one is often the last."""
@@ -45,7 +45,7 @@ class State(StrEnum):
 class Subscription:
     """A reader's end of the hub. `take` and `close` are for the response that serves the reader.
 
-    In: `scope`, the directory whose events it gets, normalised, None for all; `opening`, its first frames. `heartbeat` makes
+    In: `scope`, as `Hub.subscribe`, normalised; `opening`, its first frames. `heartbeat` makes
     one; `closed` is called at least once when the subscription is over.
     `on_end` is called when the hub changes the state, for a response that is busy sending.
     """
@@ -53,7 +53,7 @@ class Subscription:
     def __init__(
         self,
         encoder: Encoder[Any],
-        scope: str | None,
+        scope: Scope,
         opening: Iterable[Frame],
         *,
         bounds: Bounds,

@@ -17,10 +17,12 @@ from yarl import URL
 
 from shim.cluster import relay as relay_module
 from shim.cluster.peers import Accept, Answer, Command, Growth, Handle, Headers, Node, Offer, Overview, Pipe
-from shim.cluster.relay import NEEDED, TICKET_ONLY, Relay, command_for
+from shim.cluster.relay import NEEDED, PERSON_HEADER, TICKET_ONLY, Relay, command_for
+from shim.http.access import PERSON
 from shim.http.forward import forward
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import SERVICES
+from shim.http.people import Person
 from shim.lib.errors import ServerLost, SessionElsewhere, SessionNotFound, StoreError, StoreUnavailable
 from shim.store.servers import ServerRef
 from tests.http.doors import PASSWORD, Start
@@ -269,6 +271,15 @@ async def test_only_the_server_of_a_client_says_that_it_has_a_password(relay: Re
     socket = (("Sec-WebSocket-Version", "13"), ("Sec-WebSocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg=="))
     async with relay.perform(Command("1", "GET", path, (*upgrade, *socket, (TICKET_ONLY, "1")))) as answer:
         assert answer.status == 403
+
+
+async def test_a_person_keeps_to_their_roots_at_another_server(relay: Relay, apps: list[web.Application]) -> None:
+    request = make_mocked_request("GET", "/path", {PERSON_HEADER: "a client's own"}, app=apps[0])
+    request[PERSON] = Person("vera", "view", ("/srv/of-vera",))
+    command = command_for(request, b"")
+    async with relay.perform(command) as answer:
+        assert answer.status == 403
+        assert b"is outside of the directories that this server may use" in b"".join([chunk async for chunk in answer.chunks])
 
 
 async def test_the_password_in_a_query_stays_here(relay: Relay, apps: list[web.Application]) -> None:

@@ -53,4 +53,4 @@ def context_of(records: Sequence[SessionRecord], directory: str, project_id: str
     settings = SimpleNamespace(roots=())
     projects, links = SimpleNamespace(identity=identity, get=get), SimpleNamespace(real=real)
     services = SimpleNamespace(sessions=sessions, settings=settings, projects=projects, links=links)
-    return SimpleNamespace(services=services, directory=directory)
+    return SimpleNamespace(services=services, directory=directory, roots=())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shim.faces.opencode2 import asks, host, names, read, results, session_info
 from shim.faces.opencode2._generated.operations import VERSIONS
-from shim.faces.opencode2.wire_event import NO_LOCATION, Event, ReadOnlyWire
+from shim.faces.opencode2.wire_event import Event, ReadOnlyWire
 from universal.lib.jsonvalue import obj
 from universal.permissions import REPLIES
 from universal.session import entries, log
@@ -96,7 +96,7 @@ def log_event(logged: log.LogAppended, session: Session) -> Event:
         session.id,
         logged.number,
         None if logged.number is None else VERSIONS[type_],
-        None if type_ in NO_LOCATION else session.record.directory,
+        session.record.directory,
         note,
         beside,
     )

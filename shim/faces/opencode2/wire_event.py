@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NotRequired, TypeAlias, TypedDict
 
+from shim.stream.frame import normal_scope
+
 Wire: TypeAlias = dict[str, Any]
 """JSON that a dialect makes for an older build. The shapes of `v2_0` are in `types`, `host_types` and `event_types`."""
 ReadOnlyWire: TypeAlias = Mapping[str, Any]
@@ -58,7 +60,7 @@ class Event:
     session    id of its session (`aggregateID` of a durable event), or None
     seq        place in the session's log, from 0; None if it is live only
     version    version of the payload's shape, if durable
-    directory  `location.directory`; None if it is sent without a location
+    directory  of its session; `location.directory`, but for NO_LOCATION
     note       a hint for dialects; not on the wire
     beside     fields that only older dialects have; not on the wire in `v2_0`
     """
@@ -79,9 +81,9 @@ class Event:
         return FACE
 
     @property
-    def scope(self) -> None:
-        """As `StreamEvent.scope`: one stream carries all directories."""
-        return
+    def scope(self) -> str | None:
+        """As `StreamEvent.scope`. One stream carries all directories; that of a person with roots only those in them."""
+        return self.directory and normal_scope(self.directory)
 
     @property
     def subject(self) -> None:
@@ -97,7 +99,7 @@ class Event:
         envelope: EventJson = {"id": self.id, "created": self.created, "type": self.type}
         if self.seq is not None:
             envelope["durable"] = {"aggregateID": self.session, "seq": self.seq, "version": self.version}
-        if self.directory is not None:
+        if self.directory is not None and self.type not in NO_LOCATION:
             envelope["location"] = {"directory": self.directory}
         envelope["data"] = self.data
         return envelope

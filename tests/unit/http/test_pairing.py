@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from shim.http.pairing import CODE_S, CODES, TOKEN_S, TOKENS, Pairing
+from shim.http.pairing import CODE_S, CODES, TOKEN_S, TOKENS, Pairing, decode_person
+from shim.http.people import Person
 
 NOW_S = 1_800_000_000.0
 
@@ -128,3 +129,31 @@ def test_a_token_of_a_server_with_another_password_is_not_good() -> None:
     here, there = Pairing(b"one"), Pairing(b"two")
     there.restore({}, here.note)
     assert not here.admits(token_of(there), NOW_S)
+
+
+def test_a_device_has_the_role_of_the_person_that_paired_it() -> None:
+    saved: dict[str, Any] = {}
+    pairing = Pairing(b"digest")
+    pairing.restore({}, saved.__setitem__)
+    vera = Person("vera", "view", ("/srv/web",))
+    pairing.add_person(vera, NOW_S)
+    token = pairing.redeem(pairing.code(0.0, vera), 0.0, NOW_S)
+    again = Pairing(b"digest")
+    again.restore(saved, saved.__setitem__)
+    id_ = again.identify(str(token), NOW_S)
+    assert id_ is not None
+    assert again.person(id_) == vera
+    assert [(token.person, token.is_device) for token in again.tokens(NOW_S)] == [(vera, True), (vera, False)]
+
+
+def test_the_token_of_a_person_gives_way_to_none() -> None:
+    pairing = Pairing(b"digest")
+    vera = pairing.add_person(Person("vera", "view"), NOW_S)
+    for _ in range(TOKENS + 5):
+        pairing.redeem(pairing.code(0.0), 0.0, NOW_S)
+    assert pairing.admits(vera, NOW_S)
+    assert len(pairing.tokens(NOW_S)) == TOKENS
+
+
+def test_a_role_that_this_version_does_not_know_may_only_look() -> None:
+    assert decode_person({"name": "x", "role": "emperor", "roots": ["/a"]}) == Person("x", "view", ("/a",))

@@ -31,8 +31,8 @@ async def get(ctx: Ctx) -> object:
     _report_problems(ctx, config)
     generation = generation_of(ctx.request.query, ctx.request.headers)
     if generation != "v1.18":  # clients of 1.18 have their keys elsewhere, and its API document lacks them
-        return {**config.values, "keybinds": KEYBINDS}
-    return config.values
+        return {**ctx.visible_config(config.values), "keybinds": KEYBINDS}
+    return ctx.visible_config(config.values)
 
 
 @operation("config.update")
@@ -49,7 +49,7 @@ async def update(ctx: Ctx, body: Config) -> object:
 async def get_global(ctx: Ctx) -> object:
     """Return the user's own configuration."""
     config = await asyncio.to_thread(ctx.services.config.load_global)
-    return config.values
+    return ctx.visible_config(config.values)
 
 
 @operation("global.config.update")

@@ -17,7 +17,7 @@ from shim.host.config.opencode_config import unread_rules_notice
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
 from shim.stream.compression import wants_gzip
-from shim.stream.frame import normal_scope
+from shim.stream.frame import Scope, normal_scope
 from shim.stream.hub import Face
 from shim.stream.response import stream
 from shim.stream.subscription import Subscription
@@ -45,13 +45,13 @@ async def subscribe(ctx: Ctx) -> web.StreamResponse:
 @operation("global.event")
 async def subscribe_all(ctx: Ctx) -> web.StreamResponse:
     """Stream the events of all directories, whatever directory the client names."""
-    return await _stream(ctx, None, wrapped=True)
+    return await _stream(ctx, ctx.roots if ctx.person.roots else None, wrapped=True)
 
 
-async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamResponse:
+async def _stream(ctx: Ctx, scope: Scope, *, wrapped: bool) -> web.StreamResponse:
     request = ctx.request
     need_room(ctx.services)
-    named = ctx.directory if scope is None else scope  # the TUI hears all directories, and names its own
+    named = scope if isinstance(scope, str) else ctx.directory  # the TUI hears all directories, and names its own
     project = (await ctx.services.projects.identity(named)).id
     last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
     encoder = encoder_of(ctx.services.clock.now_ms, generation_of(request.query, request.headers), wrapped=wrapped)
@@ -63,7 +63,7 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
         greeting=lambda is_shown: [*lost_turns(ctx, is_shown), *running_state(ctx, is_shown), *open_requests(ctx, is_shown)],
     )
     subscription.is_plugin = request.query.get("reader") == "plugins"  # the host of the person's plugins
-    if scope is not None:
+    if isinstance(scope, str):
         ctx.services.watchers.visit(scope, project)
     gzip = wants_gzip(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
     notice = asyncio.create_task(_send_notice(ctx, subscription, named, project), name=f"notice {named}")

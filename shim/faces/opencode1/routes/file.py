@@ -113,8 +113,8 @@ async def raw(ctx: Ctx) -> web.Response:
 @operation("vcs.apply")
 async def apply(ctx: Ctx, body: requests.PatchBody) -> object:
     """Apply a patch to the working tree completely or not at all. A working tree that exceeds the roots is refused."""
-    if ctx.services.settings.roots and (top := await vcs.root(ctx.directory)) is not None:
-        await require(top, ctx.services.settings.roots)
+    if ctx.roots and (top := await vcs.root(ctx.directory)) is not None:
+        await require(top, ctx.roots)
     await apply_patch(ctx.directory, body.patch)
     return {"applied": True}
 

@@ -13,7 +13,7 @@ async def list_(ctx: Ctx, query: requests.AskQuery) -> object:
     """List open requests, oldest first."""
     await ctx.services.sessions.others.read_requests()
     requests = ctx.services.sessions.requests.permissions(ctx.directory if query.directory else None)
-    return [read.request(request, session.id) for session, request in requests]
+    return [read.request(request, session.id) for session, request in requests if ctx.sees(session.id)]
 
 
 @operation("permission.reply")
@@ -39,7 +39,7 @@ async def list_questions(ctx: Ctx, query: requests.AskQuery) -> object:
     """List open questions, oldest first."""
     await ctx.services.sessions.others.read_requests()
     requests = ctx.services.sessions.requests.questions(ctx.directory if query.directory else None)
-    return [read.request(request, session.id) for session, request in requests]
+    return [read.request(request, session.id) for session, request in requests if ctx.sees(session.id)]
 
 
 @operation("question.reply")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 async def list_projects(ctx: Ctx) -> object:
     """List all projects ever opened on this server, with this request's."""
     here = await ctx.services.projects.identity(ctx.directory)
-    projects = await visible_projects(await ctx.services.projects.list_all(), ctx.services.settings.roots, here.id)
+    projects = await visible_projects(await ctx.services.projects.list_all(), ctx.roots, here.id)
     return [host.project(project) for project in projects]
 
 
@@ -34,7 +34,7 @@ async def current(ctx: Ctx) -> object:
 async def directories(ctx: Ctx, path: ProjectPath) -> object:
     """List a project's working trees; [] for an unknown project."""
     copies = await ctx.services.projects.directories(path.projectID)
-    return [host.project_directory(copy) for copy in await visible_copies(copies, ctx.services.settings.roots)]
+    return [host.project_directory(copy) for copy in await visible_copies(copies, ctx.roots)]
 
 
 @operation("project.update")

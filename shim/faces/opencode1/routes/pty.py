@@ -43,7 +43,7 @@ async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     """Open a terminal."""
     options = body or TerminalBody()
     cwd = str(Path(ctx.directory, options.cwd or "."))
-    await require(cwd, ctx.services.settings.roots)
+    await require(cwd, ctx.roots)
     project = await ctx.services.projects.identity(ctx.directory)
     variables = {**(options.env or {}), **await shell_variables(ctx.services.sessions, ctx.directory, cwd)}
     new = NewTerminal(options.command, tuple(options.args or ()), options.cwd, options.title, variables)

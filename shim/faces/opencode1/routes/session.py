@@ -116,7 +116,7 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
     if query.roots not in (None, "true", "false"):
         raise InvalidRequest(f'Expected "true" or "false", got "{query.roots}"', "Query", ("roots",))
     project = await ctx.services.projects.identity(ctx.directory)
-    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
+    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.roots)
     # Nothing below reads all of them: a page ends the search.
     matches = (record for record in records if belongs(project, record.project_id, record.directory))
     if query.directory and query.scope != "project" and query.path is None:
@@ -201,7 +201,8 @@ async def fork(ctx: Ctx, path: SessionPath, body: requests.ForkBody | None) -> o
 @operation("session.status")
 async def status(ctx: Ctx) -> object:
     """Return the status of all sessions that are not idle, of all directories."""
-    return {session_id: read.status(status) for session_id, status in ctx.services.sessions.statuses().items()}
+    statuses = ctx.services.sessions.statuses()
+    return {session_id: read.status(status) for session_id, status in statuses.items() if ctx.sees(session_id)}
 
 
 @operation("session.todo")
@@ -280,7 +281,7 @@ class Query(BaseModel):
 @operation("experimental.session.list")
 async def list_sessions(ctx: Ctx, query: Query) -> object:
     """List sessions with their projects, last updated first. `x-next-cursor` leads to the next page."""
-    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
+    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.roots)
     limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
     wanted = (record for record in records if _is_wanted(record, query, ctx.directory))
     matches = list(islice(wanted, min(limit, len(records)) + 1))  # one more tells whether there is a next page

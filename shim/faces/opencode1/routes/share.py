@@ -235,7 +235,7 @@ class SharePath(BaseModel):
 async def show(ctx: Ctx, path: SharePath) -> web.Response:
     """Return the page of a shared session. Raises ShareNotFound."""
     sessions = ctx.services.sessions
-    shared = await visible_sessions(sessions.index.records(), ctx.services.settings.roots)
+    shared = await visible_sessions(sessions.index.records(), ctx.roots)
     record = next((candidate for candidate in shared if _is_at(candidate, path.name)), None)
     if record is None:
         raise ShareNotFound

@@ -90,7 +90,7 @@ async def name(ctx: Ctx, path: requests.ProjectPath, body: requests.CopyNameBody
 @operation("v2.projectCopy.create")
 async def copy(ctx: Ctx, path: requests.ProjectPath, body: requests.CopyBody) -> object:
     """Create a copy."""
-    await require(str(Path(ctx.directory, body.directory)), ctx.services.settings.roots)
+    await require(str(Path(ctx.directory, body.directory)), ctx.roots)
     copies = ctx.services.copies
     return {"directory": await copies.create(path.projectID, ctx.directory, body.strategy, body.directory, body.name)}
 

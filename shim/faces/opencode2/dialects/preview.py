@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from shim.faces.opencode2.wire_event import Event, EventJson, ReadOnlyWire, Wire
+from shim.faces.opencode2.wire_event import NO_LOCATION, Event, EventJson, ReadOnlyWire, Wire
 from shim.http.operations import RequestInput
 from universal.lib.jsonvalue import arr, obj, text, whole
 
@@ -397,7 +397,8 @@ def event(event: Event) -> Event | None:
     if kind.startswith(NEXT):
         data = {"timestamp": event.created, **data}
     version = row.version if row.version is not None and event.seq is not None else event.version
-    return PreviewEvent(event.id, event.created, kind, data, event.session, event.seq, version, event.directory)
+    directory = None if event.type in NO_LOCATION else event.directory
+    return PreviewEvent(event.id, event.created, kind, data, event.session, event.seq, version, directory)
 
 
 # --- messages and sessions ---------------------------------------------------------------------------------------------

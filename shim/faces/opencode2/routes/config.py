@@ -31,13 +31,13 @@ async def get(ctx: Ctx) -> object:
     global_config = await asyncio.to_thread(config.load_global)
     file = await asyncio.to_thread(_personal_file, config.folder)
     merged = await config.fresh(directory)
-    personal: host_types.ConfigEntry = {"type": "document", "info": convert(global_config.values)}
+    personal: host_types.ConfigEntry = {"type": "document", "info": convert(ctx.visible_config(global_config.values))}
     if file is not None:
         personal["path"] = str(file)
     entries: list[host_types.ConfigEntry] = [
         {"type": "directory", "path": str(config.folder)},
         personal,
-        {"type": "document", "info": convert(merged.values)},
+        {"type": "document", "info": convert(ctx.visible_config(merged.values))},
     ]
     return entries
 

@@ -94,7 +94,7 @@ async def write(ctx: Ctx, query: WriteQuery) -> object:
     place = await _place(ctx, query.path)
     data = await ctx.request.read()
     try:
-        await asyncio.to_thread(_write, place, data, ctx.services.settings.roots)
+        await asyncio.to_thread(_write, place, data, ctx.roots)
     except OSError as error:
         raise InvalidRequest(f"Cannot write {query.path}: {error.strerror}", "Query", ("path",)) from error
     return await locate_answer(ctx, {"path": place})
@@ -105,7 +105,7 @@ async def _place(ctx: Ctx, path: str) -> str:
     if "\0" in path:
         raise InvalidRequest("A path may not contain NUL", "Query", ("path",))
     place = _absolute(ctx.directory, path)
-    await require(place, ctx.services.settings.roots)
+    await require(place, ctx.roots)
     return place
 
 
@@ -131,7 +131,7 @@ def _read(directory: str, path: str) -> bytes:
     raise FileUnreadable(path, why)
 
 
-def _write(place: str, data: bytes, roots: Sequence[Path]) -> None:
+def _write(place: str, data: bytes, roots: Sequence[str]) -> None:
     folders = [os.path.realpath(root) for root in roots] or ["/"]
     with disk.open_confined_for_writing(place, folders) as (file, state):
         if not disk.is_regular(state):

@@ -129,7 +129,8 @@ async def subscribe(ctx: Ctx) -> web.StreamResponse:
     last = request.headers.get("Last-Event-ID") or request.query.get("after")
     hub = ctx.services.hub
     encoder = ENCODERS[dialect_of(request).name]
-    subscription = await ctx.services.streams.subscribe(hub, encoder, last_event_id=last)
+    scope = ctx.roots if ctx.person.roots else None
+    subscription = await ctx.services.streams.subscribe(hub, encoder, last_event_id=last, scope=scope)
     gzip = wants_gzip(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
     return await stream(request, subscription, gzip=gzip, write_queue=hub.write_queue)
 

@@ -58,7 +58,7 @@ async def worktrees(ctx: Ctx, query: requests.ProjectQuery) -> object:
     """The project's working trees that still exist, the main one first."""
     await _need(ctx, query.projectID)
     copies = await ctx.services.projects.directories(query.projectID)
-    return [host.worktree(copy) for copy in await visible_copies(copies, ctx.services.settings.roots)]
+    return [host.worktree(copy) for copy in await visible_copies(copies, ctx.roots)]
 
 
 @operation("worktree.create")
@@ -72,7 +72,7 @@ async def create(ctx: Ctx, body: requests.WorktreeCreateBody) -> object:
         raise WorktreeRefused("`branch` and `from` are for worktrees in this server's own data: leave `directory` out.")
     else:
         target = Path(top, body.directory)
-        await require(str(target.parent), ctx.services.settings.roots)
+        await require(str(target.parent), ctx.roots)
         worktree = ctx.services.copies.create(body.projectID, top, STRATEGY, str(target.parent), body.name or target.name)
         place = await _worktree_work(worktree)
     _publish_change(ctx, body.projectID)
@@ -112,7 +112,7 @@ def _info(ctx: Ctx, project: Project) -> host_types.Project:
 
 async def _projects(ctx: Ctx) -> list[Project]:
     here = await ctx.services.projects.identity(ctx.directory)
-    return await visible_projects(await ctx.services.projects.list_all(), ctx.services.settings.roots, here.id)
+    return await visible_projects(await ctx.services.projects.list_all(), ctx.roots, here.id)
 
 
 async def _need(ctx: Ctx, project_id: str) -> Project:

@@ -161,7 +161,7 @@ async def _parts(ctx: Ctx, session_id: str, body: requests.PromptBody | requests
     """The parts of all that goes along with a text, and how the inbox shows them. Raises InvalidRequest."""
     agents = [agent.model_dump(exclude_none=True) for agent in body.agents or ()]
     files = [file.model_dump(exclude_none=True) for file in body.files or ()]
-    parts, stored = await file_parts(files, ctx.services.sessions.deps.roots)
+    parts, stored = await file_parts(files, ctx.roots)
     texts, skills = await _skills(ctx, session_id, body.skills)
     details = PromptDetails(body.delivery or "steer", files=tuple(stored), agents=tuple(agents), skills=tuple(skills))
     return [*parts, *agent_parts(agents), *texts], details

@@ -46,7 +46,7 @@ async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     """Create a terminal."""
     body = body or TerminalBody()
     cwd = str(Path(ctx.directory, body.cwd or "."))
-    await require(cwd, ctx.services.settings.roots)
+    await require(cwd, ctx.roots)
     project = await ctx.services.projects.identity(ctx.directory)
     variables = {**(body.env or {}), **await shell_variables(ctx.services.sessions, ctx.directory, cwd)}
     new = NewTerminal(body.command, tuple(body.args or ()), body.cwd, body.title, variables)
@@ -142,7 +142,7 @@ async def list_shells(ctx: Ctx) -> object:
 async def create_shell(ctx: Ctx, body: requests.ShellCreateBody) -> object:
     """Run a command with the person's shell. `timeout`: milliseconds until it is ended; none by default."""
     cwd = str(Path(ctx.directory, body.cwd or "."))
-    await require(cwd, ctx.services.settings.roots)
+    await require(cwd, ctx.roots)
     process = await ctx.services.shells.create(
         ctx.directory,
         body.command,

@@ -8,11 +8,11 @@ import os
 import tempfile
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aiohttp import web
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
@@ -21,11 +21,12 @@ from shim.faces.opencode2.endpoint import extra, operation
 from shim.faces.opencode2.routes.sessions import face
 from shim.faces.opencode2.session_counts import Stats
 from shim.faces.opencode2.unsupported_operations import CONSTANT, UNSUPPORTED
-from shim.host.files.roots import visible_sessions
+from shim.host.files.roots import require, visible_sessions
 from shim.http import wire_json
 from shim.http.access import CONNECTION, access_of
 from shim.http.operation import Ctx
-from shim.http.pairing import CODE_S, TOKEN_S
+from shim.http.pairing import CODE_S, TOKEN_S, encode_person
+from shim.http.people import Person, Role
 from shim.lib.errors import InvalidRequest, PairingTokenNotFound
 from universal.lib.jsonvalue import arr
 
@@ -85,7 +86,7 @@ async def stats(ctx: Ctx, query: requests.StatsQuery) -> object:
     until = ctx.services.clock.now_ms() if query.to is None else query.to
     records = [
         record
-        for record in await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
+        for record in await visible_sessions(ctx.services.sessions.index.records(), ctx.roots)
         if query.project in (None, record.project_id) and record.updated_ms >= (query.from_ or 0) and record.created_ms <= until
     ]
     first = min((record.created_ms for record in records), default=until)
@@ -107,7 +108,7 @@ async def stats(ctx: Ctx, query: requests.StatsQuery) -> object:
 @operation("server.pair")
 async def pair(ctx: Ctx) -> object:
     """Create a code for `/auth/connect/{code}`, valid once. Only an authenticated client gets one."""
-    code = access_of(ctx.request).pairing.code(asyncio.get_running_loop().time())
+    code = access_of(ctx.request).pairing.code(asyncio.get_running_loop().time(), ctx.person)
     return {"code": code, "expires_in": int(CODE_S)}
 
 
@@ -128,7 +129,44 @@ async def tokens(ctx: Ctx) -> object:
     return [
         {"id": token.id, "name": token.name, "created": token.created * 1000, "expires": token.end * 1000}
         for token in access.pairing.tokens(access.epoch_s())
+        if token.is_device
     ]
+
+
+class NewPerson(BaseModel):
+    """A named person. `roots`: absolute directories; none: all of the server's."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
+    role: Role
+    roots: Annotated[list[str], Field(max_length=100)] = []
+
+
+@extra("server.people.list", "GET", "/api/people")
+async def people(ctx: Ctx) -> object:
+    """The named people, newest first, each with the id by which `DELETE /api/pair/{id}` removes it."""
+    access = access_of(ctx.request)
+    return [
+        {"id": token.id, **encode_person(token.person), "created": token.created * 1000, "expires": token.end * 1000}
+        for token in access.pairing.tokens(access.epoch_s())
+        if not token.is_device
+    ]
+
+
+@extra("server.people.add", "POST", "/api/people")
+async def add_person(ctx: Ctx, body: NewPerson) -> object:
+    """Create a person, or a new token for one: earlier tokens of the name end. The token is shown here only."""
+    access = access_of(ctx.request)
+    if access.secrets is None:
+        raise InvalidRequest("This server has no password, so everybody may do all. Set one first (OPENCODE_SERVER_PASSWORD).")
+    if body.roots and body.role == "admin":
+        raise InvalidRequest("An admin may use all directories: roots are for the roles view and work.", path=("roots",))
+    roots = await asyncio.to_thread(lambda: tuple(os.path.realpath(root) for root in body.roots))
+    for root in roots:
+        await require(root, ctx.services.settings.roots)
+    token = access.pairing.add_person(Person(body.name, body.role, roots), access.epoch_s())
+    await ctx.services.store.flush()
+    return {"token": token}
 
 
 @extra("server.pair.revoke", "DELETE", "/api/pair/{id}")

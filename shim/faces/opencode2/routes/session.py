@@ -54,7 +54,7 @@ async def create(ctx: Ctx, body: requests.SessionCreateBody) -> object:
     if body.id is not None and services.sessions.index.find_record(body.id) is not None:
         return {"data": read.info(await ctx.services.sessions.session(body.id))}
     directory = await _directory(ctx, body)
-    await require(directory, services.settings.roots)
+    await require(directory, ctx.roots)
     agent = body.model.providerID if body.model is not None else None
     await need_session_here(ctx, directory, agent, body.metadata)
     project = await services.projects.identity(directory)
@@ -132,7 +132,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
             raise CursorInvalid
         query = query.model_copy(update={key: cursor_fields.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
     project = None if query.project is None else await ctx.services.projects.get(query.project)
-    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
+    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.roots)
     ordered = sorted(records, key=_at) if query.order == "asc" else _newest_first(records)
     matches = (record for record in ordered if _is_wanted(record, query, project) and _is_beyond(record, anchor, query))
     limit = min(query.limit, len(records))
@@ -200,7 +200,7 @@ def _session_json(ctx: Ctx, record: SessionRecord) -> types.SessionInfo:
 @operation("session.active")
 async def active(ctx: Ctx) -> object:
     """Sessions with a running turn, also one that waits for a person."""
-    return {"data": {session_id: {"type": "running"} for session_id in ctx.services.sessions.statuses()}}
+    return {"data": {session_id: {"type": "running"} for session_id in filter(ctx.sees, ctx.services.sessions.statuses())}}
 
 
 @operation("session.get")

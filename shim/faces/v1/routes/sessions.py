@@ -36,7 +36,7 @@ REFUSED_FIELDS = {
 @v1("GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
 async def list_sessions(ctx: Ctx) -> object:
     """All sessions, the last changed first."""
-    visible = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
+    visible = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.roots)
     return SessionListResponse(sessions=[session_info(ctx, record) for record in visible])
 
 
@@ -50,7 +50,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
     metadata = {LABELS_KEY: body.serverLabels}
     await need_session_here(ctx, _absolute(ctx.directory, body.directory or "."), body.agent, metadata)
     directory = await asyncio.to_thread(_directory, ctx.directory, body.directory or ".")
-    await require(directory, ctx.services.settings.roots)
+    await require(directory, ctx.roots)
     new_session = NewSession(
         agent=body.agent,
         mode=body.agentMode,

@@ -71,7 +71,7 @@ def test_the_end_of_a_turn(reason: str, outcome: str, data: dict[str, Any]) -> N
     story.end(reason)
     assert end(story).type == f"session.execution.{outcome}"
     assert end(story).data == {"sessionID": story.id, **data}
-    assert end(story).directory is None
+    assert "location" not in end(story).wire()
     assert (story.now.is_running, story.now.outcome) == (False, outcome)
     assert story.now.info["time"]["idle"] == end(story).created
 

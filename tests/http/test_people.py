@@ -1,0 +1,273 @@
+"""Named people: what each role may do, what people with roots see, and how they come in and go."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from shim.cli import pair, screen
+from shim.http.people import NOWHERE, OPEN, ROLES, VIEW, WORK, Role, is_in, meet, needed_role, without_secrets
+from shim.lib.errors import ShimError
+from shim.lib.settings import Settings
+from shim.routes import FACES, modules
+from shim.routes.table import _shared_table  # pyright: ignore[reportPrivateUsage] - the table without services
+from shim.store.memory import MemoryStore
+from tests.http.doors import base64_text
+from tests.support.live import Live, live
+
+PASSWORD = "the password"
+WAIT_S = 10.0
+SECRET = "A title that only some may read"
+STREAMS = ("/event", "/global/event", "/api/event", "/events", "/log")
+"""Ends of paths whose answers do not end."""
+
+
+def as_(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {base64_text(f'opencode:{secret}')}"}
+
+
+OWNER = as_(PASSWORD)
+
+
+@dataclass
+class House:
+    """A server with a password. `inside` and `outside`: sessions in the two directories, of which people may see one."""
+
+    server: Live
+    other: Path
+    inside: str = ""
+    outside: str = ""
+
+    async def add(self, name: str, role: Role, *roots: Path) -> dict[str, str]:
+        """Let a person in. Their headers."""
+        body = {"name": name, "role": role, "roots": [str(root) for root in roots]}
+        answer = await self.server.api.post("/api/people", body, headers=OWNER, status=200)
+        return as_(answer.body["token"])
+
+    async def ask(self, method: str, route: str, headers: dict[str, str], body: Any = None, **query: str) -> tuple[int, str]:
+        """The status and the text of an answer; "" for one that does not end."""
+        async with (
+            asyncio.timeout(WAIT_S),
+            self.server.api.raw.request(method, route, headers=headers, json=body, params=query) as answer,
+        ):
+            endless = answer.content_type == "text/event-stream"
+            return answer.status, "" if endless else (await answer.read()).decode(errors="replace")
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "secret.txt").write_text(SECRET)
+    async with live(tmp_path, store=MemoryStore(), password=SecretStr(PASSWORD)) as server:
+        made = House(server, other)
+        for name, directory, title in (("inside", server.directory, "A common title"), ("outside", other, SECRET)):
+            answer = await server.api.post(
+                "/session", {"title": title}, params={"directory": str(directory)}, headers=OWNER, status=200
+            )
+            setattr(made, name, answer.body["id"])
+        yield made
+
+
+# --- roles ---------------------------------------------------------------------------------------------------------------
+
+
+def routes() -> set[tuple[str, str]]:
+    """(method, path) of all that the server serves, by its own table."""
+    table = _shared_table(FACES, tuple(modules()))
+    return {
+        (route.method, route.resource.canonical.rstrip("/") or "/")
+        for route in table.router.routes()
+        if route.resource is not None and route.method != "HEAD"
+    }
+
+
+def test_the_tables_name_no_route_that_is_not_there() -> None:
+    assert (OPEN | VIEW | WORK) - routes() == set()
+
+
+def test_a_route_in_no_table_is_for_admins_and_what_changes_something_is_not_for_who_looks() -> None:
+    assert needed_role("POST", "/made/up") == needed_role("GET", "/made/up") == "admin"
+    assert needed_role("HEAD", "/session") == "view"
+    assert {row for row in VIEW if row[0] != "GET"} == {("POST", "/api/pair")}, "a device has no more than its person"
+    for opened in ("/pty", "/session/{sessionID}/shell", "/config", "/auth/{providerID}", "/api/people", "/global/dispose"):
+        methods = {method for method, path in routes() if path == opened} - {"GET"}
+        assert {needed_role(method, opened) for method in methods} == {"admin"}, opened
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_each_route_is_refused_to_those_whose_role_is_too_low(house: House, role: Role) -> None:
+    """The answer is a 403 that names the role, or anything else: what the route says of a made-up id."""
+    headers = await house.add("one", role)
+    for method, path in sorted(routes()):
+        needed = needed_role(method, path)
+        if needed is None or path.endswith(STREAMS) or "service/stop" in path or "dispose" in path:
+            continue
+        filled = path.replace("{", "").replace("}", "")
+        if ROLES.index(role) >= ROLES.index(needed) and (method, path) not in VIEW:
+            continue  # it would be done, or wait
+        status, text = await house.ask(method, filled, headers)
+        is_refused = status == 403 and f"has the role {role}, and this needs {needed}" in text
+        assert is_refused == (ROLES.index(role) < ROLES.index(needed)), (method, path, status, text)
+
+
+async def test_a_viewer_reads_a_session_and_does_not_prompt(house: House) -> None:
+    viewer, worker = await house.add("vera", "view"), await house.add("wim", "work")
+    body = {"parts": [{"type": "text", "text": "echo hello"}]}
+    status, text = await house.ask("POST", f"/session/{house.inside}/message", viewer, body)
+    assert (status, json.loads(text)["data"]["message"]) == (
+        403,
+        "vera has the role view, and this needs work. Whoever runs the server can change it:"
+        " opencode-shim people add vera --role work.",
+    )
+    assert (await house.ask("POST", f"/session/{house.inside}/message", worker, body))[0] == 200
+    assert "hello" in (await house.ask("GET", f"/session/{house.inside}/message", viewer))[1]
+    assert (await house.ask("POST", f"/session/{house.inside}/shell", worker, {"command": "ls", "agent": "build"}))[0] == 403
+
+
+def test_secrets_of_a_configuration_are_for_admins() -> None:
+    config = {"model": "a/b", "mcp": {"x": {"type": "local", "environment": {"KEY": "s"}, "enabled": True}}, "provider": 3}
+    assert without_secrets(config) == {"model": "a/b", "mcp": {"x": {"type": "local", "enabled": True}}, "provider": 3}
+
+
+# --- roots ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("role", ["view", "work"])
+async def test_people_with_roots_learn_nothing_of_other_directories(house: House, role: Role) -> None:
+    """Every route that is not for admins, with the other session's id, with the other directory, and without either."""
+    headers = await house.add("one", role, house.server.directory)
+    for method, path in sorted(VIEW | (WORK if role == "work" else set())):
+        filled = path.replace("{sessionID}", house.outside).replace("{session_id}", house.outside)
+        named = {"directory": str(house.other)}
+        if "{sessionID}" in path:
+            status, text = await house.ask(method, filled.replace("{", "").replace("}", ""), headers)
+            assert status in (403, 404), (method, path, status, text)
+            assert SECRET not in text, path
+        if path == "/api/pair":  # of the person, not of a directory
+            continue
+        status, text = await house.ask(method, filled.replace("{", "").replace("}", ""), headers, **named)
+        assert status in (403, 404), (method, path, status, text)
+        if method == "GET" and not path.endswith(STREAMS):
+            status, text = await house.ask(method, filled.replace("{", "").replace("}", ""), headers)
+            for hidden in (SECRET, house.outside, str(house.other)):
+                assert hidden not in text or status >= 400, (path, hidden, text[:500])
+
+
+async def test_a_body_may_not_name_what_lies_outside_of_the_roots(house: House) -> None:
+    headers = await house.add("one", "work", house.server.directory)
+    part = {"type": "file", "mime": "text/plain", "filename": "f", "url": f"file://{house.other}/secret.txt"}
+    for method, path, body in (
+        ("POST", f"/session/{house.inside}/prompt_async", {"parts": [part]}),
+        ("POST", "/session", {"parentID": house.outside}),
+        ("POST", "/api/session", {"location": {"directory": str(house.other)}}),
+        ("POST", "/api/session", {"location": {"directory": "../other"}}),
+    ):
+        status, text = await house.ask(method, path, headers, body)
+        assert (status, SECRET in text) == (403, False), (path, text)
+    assert (await house.ask("GET", "/file/content", headers, path="../other/secret.txt"))[1].count(SECRET) == 0
+
+
+async def test_streams_of_people_with_roots_have_only_events_in_them(house: House) -> None:
+    headers = await house.add("one", "view", house.server.directory)
+    for path in ("/global/event", "/api/event"):
+        async with asyncio.timeout(WAIT_S), house.server.api.raw.get(path, headers=headers) as stream:
+            for session, directory in ((house.outside, house.other), (house.inside, house.server.directory)):
+                body = {"title": f"renamed by {path}: {session}"}
+                params = {"directory": str(directory)}
+                await house.server.api.patch(f"/session/{session}", body, params=params, headers=OWNER, status=200)
+            seen = ""
+            while f"renamed by {path}: {house.inside}" not in seen:
+                seen += (await stream.content.readuntil(b"\n\n")).decode()
+            assert house.outside not in seen
+            assert str(house.other) not in seen
+
+
+def test_roots_that_share_nothing_are_not_all_directories() -> None:
+    assert meet(("/a",), ("/b",)) == NOWHERE
+    assert meet((), ("/b",)) == ("/b",)
+    assert set(meet(("/a", "/b/c"), ("/a/d", "/b"))) == {"/a/d", "/b/c"}
+    assert not is_in("/ab", ("/a",))
+
+
+# --- coming in and going -------------------------------------------------------------------------------------------------
+
+
+async def test_people_are_added_listed_and_removed_by_commands(house: House, tmp_path: Path) -> None:
+    settings = Settings(directory=tmp_path, data_dir=tmp_path / "data", password=SecretStr(PASSWORD))
+    url = str(house.server.api.raw.make_url("")).rstrip("/")
+    shown = io.StringIO()
+    out = screen.console(shown)
+    await pair.add_person(settings, url, "vera", "view", [str(house.server.directory)], out)
+    headers = as_(shown.getvalue().split()[0])
+    async with house.server.api.raw.get("/event", headers=headers) as stream:
+        assert stream.status == 200
+        code = json.loads((await house.ask("POST", "/api/pair", headers))[1])["code"]
+        device = as_(json.loads((await house.ask("GET", f"/auth/connect/{code}", {}))[1])["token"])
+        assert (await house.ask("POST", "/session", device, {}))[0] == 403, "it has the role of its person"
+        await pair.show_people(settings, url, out)
+        assert "vera  view  until" in shown.getvalue()
+        await pair.remove_person(settings, url, "vera", out)
+        async with asyncio.timeout(WAIT_S):
+            with pytest.raises(Exception, match=r"closed|reset|payload"):
+                while await stream.content.readuntil(b"\n\n"):
+                    pass
+                raise ConnectionResetError("closed")
+    assert [(await house.ask("GET", "/path", one))[0] for one in (headers, device)] == [401, 401]
+    with pytest.raises(ShimError, match="There is nobody with the name vera"):
+        await pair.remove_person(settings, url, "vera", out)
+
+
+async def test_a_new_token_ends_the_earlier_one_of_the_name_and_a_restart_ends_none(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with live(tmp_path, store=store, password=SecretStr(PASSWORD)) as server:
+        house = House(server, tmp_path)
+        first, second = await house.add("vera", "view"), await house.add("vera", "work", server.directory)
+        assert (await house.ask("GET", "/path", first))[0] == 401
+    async with live(tmp_path, store=store, password=SecretStr(PASSWORD)) as server:
+        house = House(server, tmp_path)
+        assert (await house.ask("POST", "/session", second, {}))[0] == 200
+        assert (await house.ask("GET", "/path", second, directory="/"))[0] == 403
+        [row] = json.loads((await house.ask("GET", "/api/people", OWNER))[1])
+        assert (row["name"], row["role"], row["roots"]) == ("vera", "work", [str(server.directory)])
+    async with live(tmp_path, store=store, password=SecretStr("another")) as server:
+        assert (await House(server, tmp_path).ask("GET", "/path", second))[0] == 401
+
+
+async def test_a_person_needs_a_password_of_the_server_and_an_admin_has_no_roots(tmp_path: Path, house: House) -> None:
+    for body in (
+        {"name": "a", "role": "admin", "roots": ["/srv"]},
+        {"name": "a b", "role": "view"},
+        {"name": "a", "role": "king"},
+    ):
+        assert (await house.ask("POST", "/api/people", OWNER, body))[0] == 400
+    (tmp_path / "open").mkdir()
+    async with live(tmp_path / "open") as server:
+        answer = await server.api.post("/api/people", {"name": "a", "role": "view"}, status=400)
+        assert "This server has no password, so everybody may do all" in str(answer.body)
+
+
+async def test_a_proxy_names_who_has_signed_in(tmp_path: Path) -> None:
+    proxy = {"password": SecretStr(PASSWORD), "trusted_user_header": "X-Forwarded-User"}
+    async with live(tmp_path, store=MemoryStore(), trust_proxy=True, **proxy) as server:
+        house = House(server, tmp_path)
+        await house.add("vera", "view")
+        vera, stranger = {"X-Forwarded-User": "vera"}, {"X-Forwarded-User": "stranger"}
+        assert (await house.ask("GET", "/session", vera))[0] == 200
+        assert (await house.ask("POST", "/session", vera, {}))[0] == 403
+        assert "does not know stranger" in (await house.ask("GET", "/session", stranger))[1]
+        assert (await house.ask("GET", "/session", {"X-Forwarded-User": "owner, vera"}))[0] == 200, (
+            "the proxy's own entry is last"
+        )
+        assert (await house.ask("GET", "/session", {}))[0] == 401
+    (tmp_path / "direct").mkdir()
+    async with live(tmp_path / "direct", **proxy) as server:
+        assert (await House(server, tmp_path).ask("GET", "/session", {"X-Forwarded-User": "vera"}))[0] == 401

@@ -39,7 +39,8 @@ ROWS: Mapping[str, Row] = {
         "`build`: `prompt`, `permission`, `tools`, `model` and `variant` (of an agent that is here), `color`, `hidden`. The "
         "model is told `steps`; nothing enforces them. The prompt is added to the agent's own and replaces nothing: {text_of}. "
         "What is set for `build` and `plan` acts too, and `disable` takes a mode away. Subagents are given to {subagents}, where "
-        "what they deny and ask holds. `temperature`, `top_p` and `options` do not act, and nothing that is set for OpenCode's "
+        "what they deny and ask holds. Of a project's agents, `allow` counts with OpenCode alone: "
+        "you are asked. `temperature`, `top_p` and `options` do not act, and nothing that is set for OpenCode's "
         "`general`, `explore`, `title`, `summary` and `compaction`.",
     ),
     "attachment": Row("OpenCode alone", _MODEL),

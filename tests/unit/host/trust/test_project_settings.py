@@ -11,6 +11,7 @@ import pytest
 
 from shim.host.trust import project_settings, settings_rules
 from shim.host.trust.project_settings import ProjectScanner, ProjectSettings
+from tools.setup import keys as setup_keys
 from universal.agent_spec import ALL_FAMILIES
 from universal.registry import agents
 
@@ -222,6 +223,48 @@ def test_settings_that_a_file_would_run_or_allow(project: Path, name: str) -> No
         return
     assert [(s.family, s.key, s.value) for s in found] == expected
     assert {s.path for s in found} <= {file}
+
+
+ASKED: dict[str, tuple[object, tuple[str, ...]]] = {
+    "agent": ({"x": {"permission": "allow", "prompt": "p"}}, ("opencode",)),
+    "autoshare": (True, ("opencode",)),
+    "command": ({"x": {"template": "!`make`"}}, ("any",)),
+    "enterprise": ({"url": "http://x"}, ("opencode",)),
+    "experimental": ({"mcp_timeout": 1}, ("opencode",)),
+    "formatter": ({"x": {"command": ["fmt"]}}, ("opencode", "any")),
+    "lsp": ({"x": {"command": ["server"]}}, ("opencode",)),
+    "mcp": ({"x": {"type": "local", "command": ["run"]}}, ("opencode", "any")),
+    "mode": ({"x": {"permission": "allow"}}, ("opencode",)),
+    "permission": ("allow", ("any",)),
+    "plugin": (["x"], ("opencode", "any")),
+    "provider": ({"x": {"npm": "x"}}, ("opencode",)),
+    "attachment": ({"x": 1}, ("opencode",)),
+    "reference": ({"x": "git@x"}, ("opencode",)),
+    "references": ({"x": "git@x"}, ("opencode",)),
+    "server": ({"port": 1}, ("opencode",)),
+    "share": ("auto", ("opencode",)),
+    "shell": ("/bin/x", ("opencode",)),
+    "skills": ({"urls": ["http://x"]}, ("opencode",)),
+    "subagent_depth": (3, ("opencode",)),
+    "tool_output": ({"max_lines": 1}, ("opencode",)),
+}
+"""Key of a project's configuration that its trust question lists: a value, and for whom (`opencode`: as the agent alone)."""
+_PLAIN = """$schema autoupdate compaction default_agent disabled_providers enabled_providers instructions layout logLevel model
+ small_model snapshot tools username watcher"""
+PLAIN = frozenset(_PLAIN.split())
+"""Keys that run nothing and allow nothing. URLs of `instructions` and `skills` are fetched for the person alone."""
+
+
+def test_each_key_of_the_configuration_is_asked_about_or_is_known_to_run_nothing(project: Path) -> None:
+    """A new key of OpenCode's configuration, which may run something, is decided about here."""
+    assert {*ASKED, *PLAIN} == setup_keys()
+    found: dict[str, tuple[str, ...]] = {}
+    for key, (value, _) in ASKED.items():
+        put(project, "opencode.json", {key: value})
+        found[key] = tuple(row.family for row in look(project).settings)
+    assert found == {key: families for key, (_, families) in ASKED.items()}
+    put(project, "opencode.json", dict.fromkeys(PLAIN, "x"))
+    assert look(project).settings == ()
 
 
 def test_every_family_of_an_agent_has_files() -> None:

@@ -193,6 +193,44 @@ def test_variables_of_a_plugin_are_those_of_each_shell_and_idle_hooks_are_named(
         wait_for(lambda: file.exists() and file.read_text() == "it is TERMINAL-SHELL\n", 20, "the terminal has none")
 
 
+GUARD_OF_NPM, TRACKER, TOOLS, HARNESS = (
+    "cc-safety-net@2.4.5", "opencode-wakatime@1.3.9", "opencode-pty@0.1.3", "oh-my-opencode@4.19.4",
+)  # fmt: skip
+INSTALL_S = 150
+ONLINE = dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,registry.npmjs.org")
+"""The registry of npm is reached, and nothing else."""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("packages", [(GUARD_OF_NPM, TRACKER, TOOLS), (HARNESS,)])
+def test_plugins_of_npm_act(packages: tuple[str, ...]) -> None:
+    """docs/plugins.md says what of each works. A guard sees Claude's reads too."""
+    config = {"plugin": list(packages), "permission": "allow"}
+    path = {"PATH": f"{MODULES / '.bin'}{os.pathsep}{os.environ['PATH']}"}
+    with bench(CLAUDE, config=config, **path, **ONLINE) as server:
+        server.models()
+        (server.place.project / ".env").write_text("SECRET=1\n")
+        turn(server, open_watch(server), "[scene:text] say first")
+        wait_for(lambda: "plugins.started" in server.shim.child.log(), INSTALL_S, lambda: server.shim.child.log()[-2000:])
+        watch = open_watch(server)
+
+        def call(scene: str) -> tuple[str, str, str]:
+            (part,) = turn(server, watch, f"[scene:{scene}] go")
+            return part["tool"], part["state"]["status"], part["state"].get("output") or part["state"].get("error")
+
+        assert call("bash:echo fine") == ("bash", "completed", "fine")
+        if HARNESS in packages:
+            tool, status, words = call("tool:mcp__opencode-plugins__session_list:{}")
+            assert (tool, status, watch.session in words) == ("session_list", "completed", True), words
+            return
+        for scene, tool in (("bash:git reset --hard", "bash"), ('tool:Read:{"file_path":".env"}', "read")):
+            name, status, words = call(scene)
+            assert (name, status, "BLOCKED by CC Safety Net" in words) == (tool, "error", True), words
+        tool, status, words = call('tool:mcp__opencode-plugins__pty_spawn:{"command":"echo","args":["x"],"description":"d"}')
+        assert (tool, status, "<pty_spawned>" in words) == ("pty_spawn", "completed", True), words
+        assert (server.place.home / ".wakatime" / "opencode.log").exists()
+
+
 @pytest.mark.nightly
 def test_a_guard_that_does_not_answer_refuses() -> None:
     hanging = GUARD.replace('throw new Error("THE-GUARD-SAYS-NO")', "while (true) {}")

@@ -580,11 +580,11 @@ def gate(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse
         person = access.pairing.person(token_id) if token_id else OWNER
         if person is None:  # revoked at this moment
             raise PasswordRefused("The token was revoked")
+    request[AUTHORIZED], request[TOKEN_ID] = token_id is not None, token_id or ""
     if person is not OWNER:
         request[PERSON] = person
         if RELAYED not in request:
             _check_role(request, person)
-    request[AUTHORIZED], request[TOKEN_ID] = token_id is not None, token_id or ""
     request[CONNECTION] = Connection(request)
     return handler(request) if not token_id else _serve_while_good(request, handler, token_id)
 

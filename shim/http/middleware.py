@@ -20,6 +20,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from shim.http import cors, wire_json
+from shim.http.access import RELAYED
 from shim.http.faces import face_of
 from shim.http.operation import SERVICES
 from shim.lib.errors import (
@@ -69,7 +70,8 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
 
     It counts by route pattern, because paths contain ids. It logs no query, which may contain a user's search terms.
     """
-    telemetry = request.app[SERVICES].telemetry
+    services = request.app[SERVICES]
+    telemetry, audit = services.telemetry, services.audit
     resource = request.match_info.route.resource
     route = resource.canonical if resource is not None else "unknown"
     loop = asyncio.get_running_loop()
@@ -91,6 +93,8 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
             if telemetry is not None and span is not None:
                 telemetry.meters.request(request.method, route, status, took_s)
                 span.set_status(status)
+            if audit is not None and RELAYED not in request:
+                audit.note(request, status)
             if _LEVELS.isEnabledFor(logging.DEBUG):
                 path = request.path[:SHOWN_PATH_LENGTH]
                 log.debug("request.done", method=request.method, path=path, status=status, duration_ms=round(took_s * 1000, 1))

@@ -146,6 +146,11 @@ class Pairing:
         token = self._tokens.get(id_)
         return None if token is None else token.person
 
+    @property
+    def has_people(self) -> bool:
+        """Whether there are named people."""
+        return any(token.person is not OWNER for token in self._tokens.values())
+
     def admits(self, token: str, epoch_s: float) -> bool:
         return self.identify(token, epoch_s) is not None
 

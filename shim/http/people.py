@@ -12,8 +12,7 @@ the password is an admin. Documentation: docs/people.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from universal.lib.jsonvalue import obj
 
@@ -23,8 +22,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 READING = frozenset({"GET", "HEAD"})
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(NamedTuple):
     """Who makes a request. `name` "": the owner of the password. `roots`: absolute directories; none: all of the server's."""
 
     name: str = ""

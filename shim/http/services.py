@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from shim.host.terminals.shells import Shells
     from shim.host.terminals.terminal_manager import Terminals
     from shim.host.tui_control import TuiControl
+    from shim.http.audit import Audit
     from shim.http.relay import Relay
     from shim.inspector.traces import Traces
     from shim.lib.clock import Clock
@@ -77,6 +78,8 @@ class Services:
     """None only in tests."""
     links: Links = field(default_factory=Links)
     unserved_requests: UnservedRequests = field(default_factory=UnservedRequests)
+    audit: Audit | None = None
+    """None only in tests."""
     url: str = ""
     """Where this server listens; "" before it does."""
 

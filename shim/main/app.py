@@ -24,6 +24,7 @@ import structlog
 from aiohttp import web
 
 from shim.http.access import ACCESS
+from shim.http.audit import FILE, Audit
 from shim.http.forward import close_sockets
 from shim.http.operation import SERVICES
 from shim.http.pairing import NAMESPACE as PAIRING
@@ -207,6 +208,8 @@ def build_app(
             ends.callback(telemetry.spans.close)
             await actual_store.open()
             ends.push_async_callback(actual_store.close)
+            services.audit = Audit(settings.data_dir / FILE, services.clock)
+            ends.push_async_callback(services.audit.close)
             app[ACCESS].pairing.restore(await actual_store.values(PAIRING), partial(actual_store.set_value, PAIRING))
             if web_ui is not None:
                 ends.push_async_callback(web_ui.close)

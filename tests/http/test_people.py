@@ -14,6 +14,8 @@ import pytest
 from pydantic import SecretStr
 
 from shim.cli import pair, screen
+from shim.http.audit import FILE
+from shim.http.operation import SERVICES
 from shim.http.people import NOWHERE, OPEN, ROLES, VIEW, WORK, Role, is_in, meet, needed_role, without_secrets
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
@@ -196,6 +198,31 @@ def test_roots_that_share_nothing_are_not_all_directories() -> None:
     assert meet((), ("/b",)) == ("/b",)
     assert set(meet(("/a", "/b/c"), ("/a/d", "/b"))) == {"/a/d", "/b/c"}
     assert not is_in("/ab", ("/a",))
+
+
+async def test_the_audit_log_says_who_has_asked_for_what(house: House, tmp_path: Path) -> None:
+    file = tmp_path / "data" / FILE
+    await house.ask("POST", "/session", OWNER, {})
+    assert not file.exists(), "there is nobody else"
+    vera, wim = await house.add("vera", "view"), await house.add("wim", "work")
+    for headers, status in ((vera, 403), (wim, 200), (as_("wrong"), 401)):
+        assert (await house.ask("PATCH", f"/session/{house.inside}", headers, {"title": "new"}))[0] == status
+    await house.ask("GET", "/session", wim)
+    audit = house.server.api.raw.app[SERVICES].audit
+    assert audit is not None
+    await audit.close()
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(row["person"], row["method"], row["route"], row["status"]) for row in rows] == [
+        ("", "POST", "/api/people", 200),
+        ("", "POST", "/api/people", 200),
+        ("vera", "PATCH", "/session/{sessionID}", 403),
+        ("wim", "PATCH", "/session/{sessionID}", 200),
+        ("", "PATCH", "/session/{sessionID}", 401),
+    ]
+    assert {row["names"].get("sessionID") for row in rows[2:]} == {house.inside}
+    assert [bool(row["device"]) for row in rows] == [False, False, True, True, False]
+    assert "new" not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 # --- coming in and going -------------------------------------------------------------------------------------------------

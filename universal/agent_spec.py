@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from universal.codec import Catalogue, Codec, Fact, IdFactory, Mode
@@ -152,20 +153,44 @@ class ConversationReader(Protocol):
     def events(self, rows: Sequence[JsonObject], ids: IdFactory, /) -> Iterator[ConversationEvent]: ...
 
 
+class Inquiry(NamedTuple):
+    """A run of an agent's program that tells its conversations, or all of one: `args`, and `lines` on its stdin.
+
+    With `lines`, it is over with the answer of id 1, else with the program. `loads`: it loads the project's settings. `variables`
+    are added to its environment.
+    """
+
+    args: tuple[str, ...]
+    lines: tuple[bytes, ...] = ()
+    loads: bool = False
+    variables: Mapping[str, str] = MappingProxyType({})
+
+
+class ConversationProgram(ConversationReader, Protocol):
+    """Reads conversations that an agent's own program tells.
+
+    ask     a run of the program for a directory, and an id; "" for the list
+    parse   the rows of each conversation in what it has printed
+    removal a run that takes one out of its list
+    """
+
+    def ask(self, directory: str, id_: str, /) -> Inquiry: ...
+    def parse(self, text: str, id_: str, /) -> Sequence[Sequence[JsonObject]]: ...
+    def removal(self, id_: str, /) -> Inquiry: ...
+
+
 class ConversationStore(NamedTuple):
     """Where an agent's own program stores conversations, and how they are read.
 
     reader   returns the module that reads them, when needed; `command` continues one in the agent's own program, with {id}
     files    glob with {id} below the agent's own folder (`AgentRules.own_folder`): files of JSON lines
-    args     without files: arguments of the program that tells them by JSON-RPC
-    ask      (directory, id; "" for the list) -> lines for it; the answer to the last has id 1
+    program  without files: returns what asks the program
     """
 
     reader: Callable[[], ConversationReader]
     command: str
     files: str = ""
-    args: tuple[str, ...] = ()
-    ask: Callable[[str, str], tuple[bytes, ...]] = lambda _directory, _id: ()
+    program: Callable[[], ConversationProgram] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,6 +332,14 @@ class Codec(Protocol):
         """Return a line for a person for each command or subagent at work in the background, which ends with the process."""
         return ()
 
+    def discard(self) -> list[Output]:
+        """Remove the conversation that was begun to ask for the agent's offers, if any. The process ends then."""
+        return []
+
+    def rename(self, title: str) -> list[Output]:
+        """Tell the agent a person's title of its conversation. Empty if it has none, or takes no title."""
+        return []
+
     # Agents that take in prompts while they work give one signal TAKEN or RETURNED for each. What an interrupt finds not taken
     # in, the agent must not take in any more; it needs no signal if the work ends.
 

@@ -75,6 +75,7 @@ async def discover(
         act(codec.start())
         async with asyncio.timeout(timeout_s):
             tell(await catalogue)
+            act(codec.discard())
     except TimeoutError:
         raise DiscoveryFailed(f"it did not say what it offers within {timeout_s:g} s", SLOW) from None
     except asyncio.CancelledError:

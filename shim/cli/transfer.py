@@ -95,7 +95,7 @@ async def conversations(settings: Settings, url: str, agent: str, id_: str | Non
     for row in rows:
         when = f"{datetime.fromtimestamp(row['updatedAt'] / 1000, UTC):%Y-%m-%d %H:%M}"
         where = f"here as {row['sessionId']}" if row.get("sessionId") else ""
-        sys.stdout.write(f"{when}  {row['command']}  {row['title']}  {where}".rstrip() + "\n")
+        sys.stdout.write(f"{when}  {row.get('command') or row['id']}  {row['title']}  {where}".rstrip() + "\n")
     if not rows:
         sys.stdout.write(f"{agent} has stored no conversation of {settings.directory} in the last {days} days.\n")
     return 0

@@ -11,7 +11,7 @@ from shim.processes.agent_pipes import AgentProcess
 from universal.launch import Exit, LaunchSpec
 
 MOST_LINES = 500
-"""Maximum number of output lines that are kept."""
+"""Maximum number of output lines that are kept, if the caller wants no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ async def ask(
     wait_s: float,
     lines: Sequence[bytes] = (),
     enough: Callable[[str], bool] = lambda _: False,
+    most_lines: int = MOST_LINES,
 ) -> CommandOutput:
     """Run a program in `/`, write `lines`, and kill it once it ends or prints a line for which `enough` is true.
 
@@ -43,7 +44,7 @@ async def ask(
             over.set_result(exit_)
 
     def on_lines(more: list[bytes]) -> None:
-        for line in more[: MOST_LINES - len(output)]:
+        for line in more[: most_lines - len(output)]:
             output.append(line.decode("utf-8", "replace"))
             if enough(output[-1]):
                 finish(None)

@@ -9,28 +9,41 @@ import pytest
 
 from .support.agents import AGENTS
 from .support.bench import CLAUDE, Bench, Watch, nightly
+from .support.children import wait_for
 from .support.places import NODE, REPO, program
 from .support.wire import Json, Stream, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 
-CODEX, PI = "codex", "pi"
+LISTED_S = 30
+"""Seconds for an agent's own list to follow what is done here."""
+CODEX, PI, OPENCODE, CLAUDE_ACP = "codex", "pi", "opencode", "claude-agent-acp"
 WORDS: dict[str, tuple[str, ...]] = {
     CLAUDE: ("--dangerously-skip-permissions", "-p"),
     CODEX: ("exec", "--dangerously-bypass-approvals-and-sandbox"),
     PI: ("-p",),
+    OPENCODE: ("run",),
+    CLAUDE_ACP: ("--dangerously-skip-permissions", "-p"),
 }
-COMMANDS = {CLAUDE: "claude --resume", CODEX: "codex resume", PI: "pi --session"}
-TITLES = {CLAUDE: "Claude Code", CODEX: "Codex", PI: "Pi"}
-TOOLS = {CLAUDE: ["read", "edit"], CODEX: ["bash", "apply_patch"], PI: ["read", "edit"]}
+COMMANDS = {
+    CLAUDE: "claude --resume",
+    CODEX: "codex resume",
+    PI: "pi --session",
+    OPENCODE: "opencode --session",
+    CLAUDE_ACP: "claude --resume",
+}
+TITLES = {CLAUDE: "Claude Code", CODEX: "Codex", PI: "Pi", OPENCODE: "OpenCode", CLAUDE_ACP: "Claude Agent (ACP)"}
+TOOLS = {CODEX: ["bash", "apply_patch"]}
+NAMES = {OPENCODE: "A short title"}
+"""What the conversation is called, where it is not its prompt."""
 
 
 def run_agent(server: Bench, *words: str) -> str:
     """What the agent's own program prints, in the project."""
     name = server.agent
     env = server.place.env(**AGENTS[name].prepare(server.place, server.model.url), IS_SANDBOX="1")
-    argv = [program(name), *WORDS[name], *words]
+    argv = [program("claude" if name == CLAUDE_ACP else name), *WORDS[name], *words]
     env["PATH"] = f"{NODE}:{env['PATH']}"
     place, nothing = server.place.project, subprocess.DEVNULL
     done = subprocess.run(argv, env=env, cwd=place, stdin=nothing, capture_output=True, text=True, timeout=60, check=False)
@@ -42,22 +55,23 @@ def list_conversations(server: Bench) -> list[Json]:
     return server.api.get(f"/v1/agents/{server.agent}/x-sessions")["sessions"]
 
 
-@pytest.mark.parametrize("server", [CLAUDE, CODEX, *nightly(PI)], indirect=True)
+@pytest.mark.parametrize("server", [CLAUDE, CODEX, CLAUDE_ACP, *nightly(PI, OPENCODE)], indirect=True)
 def test_a_conversation_of_the_terminal_opens_with_its_history_and_goes_on(server: Bench, stream: Stream) -> None:
     assert list_conversations(server) == []
     run_agent(server, "[scene:read_edit] please")
     (row,) = list_conversations(server)
-    assert (row["title"], row["command"]) == ("[scene:read_edit] please", f"{COMMANDS[server.agent]} {row['id']}")
+    name = NAMES.get(server.agent, "[scene:read_edit] please")
+    assert (row["title"], row["command"]) == (name, f"{COMMANDS[server.agent]} {row['id']}")
     argv = [str(REPO / ".venv/bin/opencode-shim"), "sessions", server.agent, row["id"], "--url", server.url]
     argv += ["--directory", str(server.place.project)]
     said = subprocess.run(argv, env=server.place.env(), capture_output=True, text=True, timeout=60, check=True).stdout
     session = said.split()[2].rstrip(":")
     listed = {info["id"]: info for info in server.api.get("/session")}[session]
-    assert listed["title"] == f"[scene:read_edit] please ({TITLES[server.agent]})"
+    assert listed["title"] == f"{name} ({TITLES[server.agent]})"
     history = server.api.messages(session)
     assert texts(history) == ["I'll read the file first.", "Now I'll add a line.", "Done!"]
     assert [(tool["tool"], tool["state"]["status"]) for tool in tools(history)] == [
-        (name, "completed") for name in TOOLS[server.agent]
+        (name, "completed") for name in TOOLS.get(server.agent, ["read", "edit"])
     ]
     watch = Watch(server.api, stream, session)
     at = watch.prompt("[scene:see:read_edit] and now")
@@ -73,3 +87,22 @@ def test_a_conversation_begun_here_goes_on_in_the_terminal(server: Bench, stream
     watch.wait_for_end(watch.prompt("[scene:text] remember magenta"))
     (row,) = [row for row in list_conversations(server) if row.get("sessionId") == watch.session]
     assert "the word magenta" in run_agent(server, "[scene:see:magenta] what?", "--resume", row["id"]), json.dumps(row)
+
+
+@pytest.mark.parametrize("server", [CODEX, CLAUDE, *nightly(OPENCODE, PI)], indirect=True)
+def test_a_title_that_a_person_gives_follows(server: Bench, stream: Stream) -> None:
+    watch = Watch.on(server.api, stream)
+    watch.wait_for_end(watch.prompt("[scene:text] remember magenta"))
+    server.api.call("PATCH", f"/session/{watch.session}", {"title": "The colour"})
+    wait_for(lambda: "The colour" in [row["title"] for row in list_conversations(server)], LISTED_S, "the title is not told")
+
+
+@pytest.mark.parametrize("server", [CODEX, CLAUDE_ACP, *nightly(OPENCODE)], indirect=True)
+def test_a_session_that_is_deleted_leaves_the_agents_own_list(server: Bench, stream: Stream) -> None:
+    watch = Watch.on(server.api, stream)
+    watch.wait_for_end(watch.prompt("[scene:text] remember magenta"))
+    listed = [row.get("sessionId") for row in list_conversations(server)]
+    assert watch.session in listed
+    assert None not in listed, "a discovery leaves none"
+    server.api.call("DELETE", f"/session/{watch.session}")
+    wait_for(lambda: len(list_conversations(server)) < len(listed), LISTED_S, "it is listed")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import orjson
 
 from universal.items import Json
-from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import JsonObject, arr, obj
 
 DEEPEST = 100
 """Maximum levels of nesting. A deeper value cannot be stored, and no agent means one."""
@@ -101,3 +102,18 @@ def get_int(msg: Mapping[str, Json], key: str) -> int:
 def digest(line: bytes) -> str:
     """Return the sha256 of a raw line, for `agent.unparsed`."""
     return "sha256:" + hashlib.sha256(line).hexdigest()
+
+
+def objects(data: bytes) -> Iterator[JsonObject]:
+    """The JSON objects among lines, of which the first and the last may be cut."""
+    for line in data.splitlines():
+        with suppress(ValueError):
+            row = parse(line)
+            if isinstance(row, dict):
+                yield obj(row)
+
+
+def result_of(rows: Iterable[JsonObject], id_: int) -> JsonObject | None:
+    """The result of the answer to a request of JSON-RPC; {} for an error, None without one."""
+    answer = next((row for row in rows if row.get("id") == id_ and "method" not in row), None)
+    return None if answer is None else obj(answer.get("result"))

@@ -180,7 +180,7 @@ class StoredSessionInfo(Model):
     title: str
     createdAt: str
     updatedAt: int
-    command: str
+    command: str | None = None
     sessionId: str | None = None
 
 

@@ -47,10 +47,12 @@ from shim.sessions.session import lost_turns
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.exit_errors import termination_data
+from shim.sessions.session.native_sessions import rename_conversation
 from shim.sessions.session.open_signs import OpenSigns, Read
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.session.tape import ROWS
 from shim.sessions.stored_sessions import MakeRemotes, stored_sessions
+from shim.sessions.transfer.removals import Removals
 from shim.store.ownership import LostSession
 from shim.store.servers import ServerRef
 from universal.codec import Fact
@@ -89,6 +91,7 @@ class SessionManager:
         self._checkpoints = CheckpointWriter(deps.store)
         self._reaper: asyncio.Task[None] | None = None
         self._open_signs = OpenSigns()
+        self._removals = Removals(deps.agents)
         if deps.tapes is not None:
             deps.tapes.watch = lambda tape: lost_turns.watch(self._actor_of(self.index.get(tape.session_id)), tape)
         read = remotes(deps, self.index, self.detached_state, self.requests.note)
@@ -113,7 +116,7 @@ class SessionManager:
             self.deps.spares.start()
 
     async def close(self) -> None:
-        await self.others.close()
+        await asyncio.gather(self.others.close(), self._removals.close())
         tasks: list[asyncio.Task[Any]] = [*self._loading.values(), *(() if self._reaper is None else (self._reaper,))]
         for task in tasks:
             task.cancel()
@@ -292,13 +295,8 @@ class SessionManager:
         """The actor of a loaded session. It is made when it is needed first: most sessions are only created, listed and read."""
         if entry.actor is None:
             assert entry.state is not None
-            entry.actor = SessionActor(
-                self.deps,
-                entry.state,
-                directory=entry.record.directory,
-                keeper=self,
-                native=entry.native,
-            )
+            place = entry.record.directory
+            entry.actor = SessionActor(self.deps, entry.state, directory=place, keeper=self, native=entry.native)
         return entry.actor
 
     def replace(self, session_id: str) -> SessionActor:
@@ -509,6 +507,8 @@ class SessionManager:
         check_metadata(changes.get("metadata"))
         if changes:
             state.change_record(**changes)
+            if (title := changes.get("title")) and not (entry := self.index.get(session_id)).subagent:
+                rename_conversation(self._actor_of(entry), title)
             self._state_changed(state)
         return state.session.record
 
@@ -548,6 +548,7 @@ class SessionManager:
             entry.state.journal.is_closed = True
         session = entry.state.session if entry.state is not None else Session(record, "")
         self.deps.store.delete_session(session_id)
+        self._removals.begin(entry.native)
         is_kept = False
         try:
             await self.deps.store.flush(session_id)

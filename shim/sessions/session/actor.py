@@ -35,7 +35,7 @@ from shim.sessions.session.exit_errors import (
     failed_start,
     work_ended,
 )
-from shim.sessions.session.native_sessions import NativeSession
+from shim.sessions.session.native_sessions import NativeSession, rename_conversation
 from shim.sessions.session.session_agent import SessionAgent
 from shim.sessions.session.session_state import Rules, SessionState
 from shim.sessions.undo.step_snapshots import LAST_S, StepSnapshots
@@ -435,6 +435,7 @@ class SessionActor:
     def _on_turn_ended(self, reason: str) -> None:
         self._touch()
         self.process.note_limits()
+        rename_conversation(self)
         self.process.sandbox.end_turn()
         self.dispatcher.forget()
         self.offers.end()

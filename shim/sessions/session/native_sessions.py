@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from universal.codec import Codec, Output
 from universal.lib.jsonvalue import obj, text
 
 
@@ -12,12 +14,14 @@ from universal.lib.jsonvalue import obj, text
 class NativeSession:
     """An agent's conversation. `started`: the agent has answered in it.
 
-    `resume_at`: the message after which everything was undone, and where the next start resumes.
+    `resume_at`: the message after which everything was undone, and where the next start resumes. `title`: a person's title that
+    it was not told yet.
     """
 
     id: str
     started: bool = False
     resume_at: str | None = None
+    title: str = ""
 
 
 def note_native_session(sessions: dict[str, NativeSession], agent: str, id_: str, *, started: bool) -> bool:
@@ -36,6 +40,40 @@ def native_sessions_of(value: Any) -> dict[str, NativeSession]:
     """Read the conversations from a session's row."""
     rows = {agent: obj(row) for agent, row in obj(value).items()}
     return {
-        agent: NativeSession(text(row.get("id")), bool(row.get("started")), text(row.get("resume_at")) or None)
+        agent: NativeSession(
+            text(row.get("id")), bool(row.get("started")), text(row.get("resume_at")) or None, text(row.get("title"))
+        )
         for agent, row in rows.items()
     }
+
+
+class AgentProcess(Protocol):
+    """The agent that runs for a session, if any."""
+
+    codec: Codec | None
+    agent: str | None
+
+    @property
+    def is_alive(self) -> bool: ...
+
+
+class Talker(Protocol):
+    """A session that talks to agents."""
+
+    native: dict[str, NativeSession]
+
+    @property
+    def process(self) -> AgentProcess: ...
+
+    def on_outputs(self, outputs: Sequence[Output]) -> None: ...
+
+
+def rename_conversation(session: Talker, title: str = "") -> None:
+    """Tell the agents the title that a person has given: at once, or after the next turn of an agent that does not run."""
+    for native in session.native.values():
+        native.title = title or native.title
+    process = session.process
+    own, codec = session.native.get(process.agent or ""), process.codec
+    if own is not None and own.title and codec is not None and process.is_alive and (outputs := codec.rename(own.title)):
+        own.title = ""
+        session.on_outputs(outputs)

@@ -43,7 +43,19 @@ LEASE_S = 15 * 60
 """Seconds that a working agent goes on without a server."""
 LIMIT_CALLS = 5_000
 """Calls of one process that are kept. A longer conversation ends with its server."""
-CALLS = ("launch", "start", "send", "steer", "recall", "proceed", "on_timer", "background", "change_setup", "on_host_answer")
+CALLS = (
+    "launch",
+    "start",
+    "send",
+    "steer",
+    "rename",
+    "recall",
+    "proceed",
+    "on_timer",
+    "background",
+    "change_setup",
+    "on_host_answer",
+)
 """Calls of a codec that change it."""
 KINDS = (
     Prompt,

@@ -24,8 +24,8 @@ from shim.sessions.transfer.fork import announce
 from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt
 from universal.events import EventData, EventType, ItemData, Source, TurnData, UniversalEvent
 from universal.items import TextPart
-from universal.lib.jsonline import parse
-from universal.lib.jsonvalue import JsonObject, arr, obj
+from universal.lib.jsonline import objects, result_of
+from universal.lib.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
 from universal.session.user_prompt import PromptItem, UserPrompt
 from universal.session.values import ModelRef, Text
@@ -39,6 +39,8 @@ COPIED = 50
 """Events that are copied before others have the loop."""
 ANSWER_S = 30.0
 """Seconds for an answer of the agent's own program. Codex: 0.7 s with one conversation."""
+PROGRAM_LINES = 200_000
+"""Lines that are read of its output."""
 DAY_MS = 86_400_000
 _ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
@@ -69,12 +71,12 @@ async def stored_sessions(manager: SessionManager, agent: Agent, directory: str,
     if store.files:
         found = await asyncio.to_thread(lambda: [*islice(look(), LISTED)])
     else:
-        rows = arr((await _ask_program(manager, agent, directory)).get("data"))
-        found = [own for row in rows if (own := store.reader().read([obj(row)])) is not None]
+        told = await _ask_program(manager, agent, directory)
+        found = [own for rows in told if (own := store.reader().read(rows)) is not None]
     return [
         StoredSession(own, own.updated_ms, here.get(own.id, ""))
         for own in found
-        if own.directory == directory and own.updated_ms >= since_ms
+        if own.directory == directory and (own.updated_ms >= since_ms or not own.updated_ms)
     ]
 
 
@@ -90,19 +92,19 @@ async def open_stored(manager: SessionManager, agent: Agent, id_: str, project: 
     if store is None or _ID.fullmatch(id_) is None:
         raise InvalidRequest(f"{agent.spec.title} has no conversation {id_[:100]} that could be opened.", path=("id",))
 
-    def look(thread: JsonObject) -> tuple[Conversation | None, list[ConversationEvent]]:
-        own, rows = (store.reader().read([thread]), [thread]) if thread else (None, list[JsonObject]())
+    def look(rows: Sequence[JsonObject]) -> tuple[Conversation | None, list[ConversationEvent]]:
+        own = store.reader().read(rows) if rows else None
         for _, path in _files(manager, agent, id_):
             with disk.open_file(path) as (file, state):
                 if state.st_size > FILE_BYTES:
                     raise InvalidRequest(f"{path.name} has {state.st_size} bytes; at most {FILE_BYTES} are read.", path=("id",))
-                rows = [*_rows(file.read(FILE_BYTES))]
+                rows = [*objects(file.read(FILE_BYTES))]
             own = store.reader().read(rows)
         is_here = own is not None and own.directory == directory
         return own, [*store.reader().events(rows, manager.deps.ids.factory())] if is_here else []
 
-    thread = {} if store.files else obj((await _ask_program(manager, agent, directory, id_)).get("thread"))
-    own, events = await asyncio.to_thread(look, thread)
+    told = () if store.files else await _ask_program(manager, agent, directory, id_)
+    own, events = await asyncio.to_thread(look, next(iter(told), ()))
     if own is None or own.directory != directory:
         where = f" It is one of {own.directory}." if own is not None else ""
         raise InvalidRequest(f"{agent.spec.title} has stored no conversation {id_} of this directory.{where}", path=("id",))
@@ -183,31 +185,35 @@ def _read(agent: Agent, path: Path, directory: str) -> Conversation | None:
         name = json.dumps(directory, ensure_ascii=False).encode()
         if own is None or (name not in head and name not in tail):  # most files are of other projects, and are not parsed
             return None
-        session = own.reader().read([*_rows(head), *_rows(tail)])
+        session = own.reader().read([*objects(head), *objects(tail)])
         return session._replace(id=path.stem.rpartition("_")[2]) if session is not None else None
     return None
 
 
-async def _ask_program(manager: SessionManager, agent: Agent, directory: str, id_: str = "") -> JsonObject:
-    """The answer of the agent's own program about its conversations, or {} for an error. Raises AgentError."""
+async def _require_trust(manager: SessionManager, agent: Agent, directory: str) -> None:
+    """Raise InvalidRequest if the agent would load settings of a project that nobody has trusted."""
+    trust, families = manager.deps.trust, agent.spec.rules.project_settings.reads
+    if trust is not None and not await asyncio.to_thread(trust.is_trusted, directory, families):
+        raise InvalidRequest(
+            f"{agent.spec.title} would load settings of this project that run programs or allow calls, and nobody has trusted "
+            f"them. To trust them: `opencode-shim trust {directory}`; then open the conversation again."
+        )
+
+
+async def _ask_program(manager: SessionManager, agent: Agent, directory: str, id_: str = "") -> Sequence[Sequence[JsonObject]]:
+    """The rows of each conversation that the agent's own program tells; none for an error. Raises AgentError, InvalidRequest."""
     store, path = agent.spec.abilities.conversations, agent.located.path
-    if store is None or path is None:
-        return {}
-    environ, lines = manager.deps.agents.environment(), store.ask(directory, id_)
-    output = await ask((path, *store.args), environ, wait_s=ANSWER_S, lines=lines, enough=lambda line: _result(line) is not None)
-    return next(filter(None, map(_result, output.text.splitlines())), obj(None))
+    if store is None or store.program is None or path is None:
+        return ()
+    program = store.program()
+    asked = program.ask(directory, id_)
+    if asked.loads:
+        await _require_trust(manager, agent, directory)
+    environ = {**manager.deps.agents.environment(), **asked.variables}
 
+    def is_last(line: str) -> bool:
+        return bool(asked.lines) and result_of(objects(line.encode()), 1) is not None
 
-def _result(line: str) -> JsonObject | None:
-    """The result in the answer to request 1; {} for an error, None for any other line."""
-    row = next(_rows(line.encode()), obj(None))
-    return obj(row.get("result")) if row.get("id") == 1 and "method" not in row else None
-
-
-def _rows(data: bytes) -> Iterator[JsonObject]:
-    """The JSON objects among the lines of a piece of a file, whose first and last line may be cut."""
-    for line in data.splitlines():
-        with suppress(ValueError):
-            row = parse(line)
-            if isinstance(row, dict):
-                yield row
+    argv = (path, *asked.args)
+    output = await ask(argv, environ, wait_s=ANSWER_S, lines=asked.lines, enough=is_last, most_lines=PROGRAM_LINES)
+    return await asyncio.to_thread(program.parse, output.text, id_)

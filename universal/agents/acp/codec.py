@@ -174,6 +174,12 @@ class AcpCodec(kit.BaseCodec[Context]):
         """Continue a checked file access, command or call that no rule concerns."""
         return self._stamp(self._turns.after_reply(self._host.proceed(permission_id) or self._asks.proceed(permission_id)))
 
+    def discard(self) -> list[Output]:
+        """Delete or close the session, so that the agent's own list does not fill with ours."""
+        can = obj(obj(self._conn.agent.get("agentCapabilities")).get("sessionCapabilities"))
+        method = next((f"session/{name}" for name in ("delete", "close") if name in can), "")
+        return [self._ask(method, {"sessionId": self._conn.session})] if method and self._conn.session else []
+
     @property
     def has_conversation(self) -> bool:
         """True when the session has begun or was resumed."""

@@ -82,6 +82,8 @@ class Profile:
 
     That program, which is Claude Code, puts variables into them (`${NAME}`).
     """
+    resume_command: str = ""
+    """The command that goes on with a conversation in the agent's own program, with {id}; "" if nobody has tried one."""
     asks_always: bool = False
     """Whether it can be made to ask for every call (`claude.ASK_ALWAYS`)."""
 
@@ -138,6 +140,7 @@ WRITTEN: tuple[Profile, ...] = (
             CLAUDE_SANDBOX,
         ),
         tells_commands=True,
+        resume_command="claude --resume {id}",
         shows_servers=True,  # to Claude Code, as `--mcp-config` (tried with 0.100.0)
         asks_always=True,
     ),
@@ -157,6 +160,7 @@ WRITTEN: tuple[Profile, ...] = (
         abilities=replace(ABILITIES, capabilities=replace(CAPABILITIES, questions=True), modes=_CODEX_MODES, no_steering=""),
         rules=AgentRules(ENFORCEMENT, ProjectSettingsUse(("codex",)), sandbox=CODEX_SANDBOX),
         tells_commands=True,
+        resume_command="codex resume {id}",
         id_less_errors=True,
     ),
     Profile(
@@ -184,6 +188,7 @@ WRITTEN: tuple[Profile, ...] = (
         ),
         AgentRules(ENFORCEMENT, ProjectSettingsUse(("opencode",)), sandbox=OPENCODE_SANDBOX),
         tells_commands=True,
+        resume_command="opencode --session {id}",
     ),
     Profile(
         "pi-acp",

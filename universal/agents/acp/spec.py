@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from universal.agent_spec import AgentProgram, AgentSpec
+from universal.agent_spec import AgentProgram, AgentSpec, ConversationProgram, ConversationStore
 from universal.agents.acp.cards import PROFILES
 from universal.agents.acp.logins import login_hint
 from universal.agents.acp.profiles import Profile
@@ -26,11 +26,20 @@ def _make(ids: IdFactory, profile: Profile) -> Codec:
     return AcpCodec(ids, profile=profile)
 
 
+def _conversations(profile: Profile) -> ConversationProgram:
+    from universal.agents.acp.conversations import Conversations  # late, as above
+
+    return Conversations(profile)
+
+
 def spec_of(profile: Profile) -> AgentSpec:
     """Return the registry row of one agent."""
     variable = re.sub(r"[^A-Z0-9]", "_", profile.name.upper())
     program = replace(profile.program, env_override=f"SHIM_{variable}_BIN")
-    return AgentSpec(profile.name, profile.title, partial(_make, profile=profile), program, profile.abilities, profile.rules)
+    program_of = partial(_conversations, profile)
+    conversations = ConversationStore(program_of, profile.resume_command, program=program_of)
+    abilities = replace(profile.abilities, conversations=conversations)
+    return AgentSpec(profile.name, profile.title, partial(_make, profile=profile), program, abilities, profile.rules)
 
 
 def custom_spec(name: str, command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:

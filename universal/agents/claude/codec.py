@@ -17,7 +17,7 @@ from universal.agents.claude import wire
 from universal.agents.claude.asks import EDIT_HOOKS, HOOKS, Asks
 from universal.agents.claude.errors import INTERRUPTION, exit_error, reset_of, result_error
 from universal.agents.claude.notes import Notes
-from universal.agents.claude.settings import PREPARATION, SERVERS, SET_SERVERS, TITLE, Settings
+from universal.agents.claude.settings import PREPARATION, RENAME, SERVERS, SET_SERVERS, TITLE, Settings
 from universal.agents.claude.speech import SYNTHETIC_MODEL, Call, Context, Transcript
 from universal.agents.claude.tasks import INTERRUPTED, Crew
 from universal.agents.claude.tools import Todos, read_result
@@ -191,6 +191,10 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """Take a prompt out of Claude's queue. Its lifecycle says whether it was there."""
         uuid = self._turns.uuid_of_offer(key)
         return [self._settings.request({"subtype": "cancel_async_message", "message_uuid": uuid})] if uuid else []
+
+    def rename(self, title: str) -> list[Output]:
+        """Set the title that Claude's own list of conversations shows. A refusal of an older version is not told."""
+        return [self._settings.request({"subtype": RENAME, "title": title, "source": "host"})] if self.native_session_id else []
 
     def _on_permission_reply(self, reply: PermissionReply) -> Sequence[Output]:
         return self._asks.reply(reply)
@@ -524,7 +528,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         elif refusal and subtype == BACKGROUND["subtype"]:  # an older version, or the feature is switched off
             text = f"Nothing was moved to the background: {refusal}"
             yield self._ctx.status("notice", text, {}, msg)
-        elif refusal and subtype and subtype != "stop_task":
+        elif refusal and subtype and subtype not in ("stop_task", RENAME):
             details = {"hint": NOT_HELD if subtype == "initialize" else "The turn goes on with the setting that was in force."}
             yield Fact(EventType.ERROR, ErrorData(message=refusal, code=f"{subtype}_refused", details=details), raw=msg)
             if subtype == "set_permission_mode":

@@ -31,6 +31,7 @@ _FLAGS = (
 )
 
 TITLE = "generate_session_title"
+RENAME = "rename_session"
 _TITLE_CHARS = 2_000
 """Characters of a prompt that Claude makes a title of."""
 _DRAFT, _CONTEXT = "prompt_draft_activity", "get_context_usage"

@@ -22,7 +22,7 @@ _END = json.dumps({"type": "result", "subtype": "success", "is_error": False, "r
 
 def read(rows: Sequence[Msg]) -> Conversation | None:
     """The conversation of a file, or None for a file without a prompt of a person."""
-    names = [get_text(row, "customTitle") for row in rows] + [get_text(row, "aiTitle") for row in rows]
+    names = [get_text(row, key) for key in ("aiTitle", "customTitle") for row in rows]  # the last counts: a person's
     prompts = [words for row in rows if (words := _prompt(row))]
     begin = next((row for row in rows if get_text(row, "cwd")), None)
     if not prompts or begin is None:

@@ -17,7 +17,7 @@ from universal.agents.codex.asks import Asks
 from universal.agents.codex.settings import CLIENT, Settings
 from universal.agents.codex.speech import Context, Thread
 from universal.agents.codex.tools import Display, Outcome, agent_name, read_plan
-from universal.agents.codex.turns import COMPACT_METHOD, Turns
+from universal.agents.codex.turns import COMPACT_METHOD, RENAME, Turns
 from universal.agents.codex.wire import NAME, Msg
 from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, Stop, WriteLine
 from universal.events import EventType, SessionStartedData
@@ -98,6 +98,10 @@ class CodexCodec(kit.BaseCodec[Context]):
         """Whether a call of the running turn waits, after which Codex takes in a prompt."""
         return self._turns.may_steer
 
+    def rename(self, title: str) -> list[Output]:
+        params = {"threadId": self._main.thread_id, "name": title}
+        return [WriteLine(self._rpc.request(RENAME, params)[1])] if self._main.thread_id else []
+
     def steer(self, prompt: Prompt) -> list[Output]:
         return self._stamp(self._turns.steer(prompt))
 
@@ -177,6 +181,9 @@ class CodexCodec(kit.BaseCodec[Context]):
 
     def _on_refusal(self, method: str, response: Response) -> Iterator[Output]:
         """A refusal ends the prompt, except for the interrupt of a turn that has not begun or is over."""
+        if method == RENAME:
+            self._ctx.ignore("a title, refused")
+            return
         if method in ("turn/interrupt", "thread/backgroundTerminals/clean"):
             self._ctx.ignore(f"{method}, refused")
             self._turns.interrupt_refused()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from universal.agent_spec import (
@@ -11,7 +10,7 @@ from universal.agent_spec import (
     AgentProgram,
     AgentRules,
     AgentSpec,
-    ConversationReader,
+    ConversationProgram,
     ConversationStore,
     LoginCheck,
     LoginRun,
@@ -19,7 +18,7 @@ from universal.agent_spec import (
     ProjectSettingsUse,
     SpareUse,
 )
-from universal.agents.codex.wire import DEFAULT_CATALOGUE, MODES, NAME
+from universal.agents.codex.wire import DEFAULT_CATALOGUE, HELLO, MODES, NAME
 from universal.codec import Codec, IdFactory
 from universal.codex import SANDBOX
 from universal.permissions import Enforcement
@@ -33,30 +32,17 @@ def _make(ids: IdFactory) -> Codec:
     return CodexCodec(ids)
 
 
-def _reader() -> ConversationReader:
+def _program() -> ConversationProgram:
     from universal.agents.codex import transcripts
 
     return transcripts
-
-
-_HELLO = (
-    b'{"id":0,"method":"initialize","params":{"clientInfo":{"name":"opencode-shim","version":"1"}}}',
-    b'{"method":"initialized"}',
-)
-_SOURCES = ("cli", "vscode", "exec", "appServer")
-
-
-def _ask(directory: str, id_: str) -> tuple[bytes, ...]:
-    read = {"threadId": id_, "includeTurns": True}
-    method, params = ("thread/read", read) if id_ else ("thread/list", {"cwd": directory, "sourceKinds": _SOURCES, "limit": 100})
-    return *_HELLO, json.dumps({"id": 1, "method": method, "params": params}).encode()
 
 
 LOGIN = LoginCheck(
     ("app-server",),
     r'"id":1,.*("account":\{|"requiresOpenaiAuth":false)',
     r'"id":1,.*"account":null.*"requiresOpenaiAuth":true|"id":1,"error"',
-    (*_HELLO, b'{"id":1,"method":"account/read","params":{}}'),
+    (*HELLO, b'{"id":1,"method":"account/read","params":{}}'),
 )
 """Codex with a custom model provider needs no account. Only `account/read` tells that."""
 
@@ -101,7 +87,7 @@ CODEX = AgentSpec(
         command_sources=COMMANDS,
         setup=SetupUse(frozenset({"mcp"}), text="new", hides_skills="each"),
         no_steering="",
-        conversations=ConversationStore(_reader, "codex resume {id}", args=("app-server",), ask=_ask),
+        conversations=ConversationStore(_program, "codex resume {id}", program=_program),
         structured="strict",
         rewinds=True,
     ),

@@ -9,13 +9,39 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt
+from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt, Inquiry
 from universal.agents.codex.codec import CodexCodec
-from universal.agents.codex.wire import Msg
+from universal.agents.codex.wire import HELLO, Msg
 from universal.agents.kit.prompts import first_line
 from universal.codec import Fact, IdFactory
-from universal.lib.jsonline import get_int, get_text
+from universal.lib.jsonline import get_int, get_text, objects, result_of
 from universal.lib.jsonvalue import arr, obj
+
+_SOURCES = ("cli", "vscode", "exec", "appServer")
+
+
+def ask(directory: str, id_: str) -> Inquiry:
+    """A run of the app server that lists the threads of a directory, or reads one."""
+    thread = {"threadId": id_, "includeTurns": True}
+    method, params = (
+        ("thread/read", thread) if id_ else ("thread/list", {"cwd": directory, "sourceKinds": _SOURCES, "limit": 100})
+    )
+    return _run(method, params)
+
+
+def removal(id_: str) -> Inquiry:
+    """A run that archives a thread: `codex` can bring it back."""
+    return _run("thread/archive", {"threadId": id_})
+
+
+def _run(method: str, params: Msg) -> Inquiry:
+    return Inquiry(("app-server",), (*HELLO, json.dumps({"id": 1, "method": method, "params": params}).encode()))
+
+
+def parse(text: str, id_: str) -> list[list[Msg]]:
+    """Each thread of the answer."""
+    result = obj(result_of(objects(text.encode()), 1))
+    return [[obj(thread)] for thread in ([result.get("thread")] if id_ else arr(result.get("data"))) if thread]
 
 
 def read(rows: Sequence[Msg]) -> Conversation | None:

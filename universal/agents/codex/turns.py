@@ -30,6 +30,7 @@ from universal.lib.jsonrpc import Id, JsonRpc
 from universal.turn import Input
 
 COMPACT_METHOD = "thread/compact/start"
+RENAME = "thread/name/set"
 """Its answer is empty. A separate turn follows, with one item `contextCompaction` (0.169.0)."""
 
 

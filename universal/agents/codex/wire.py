@@ -328,3 +328,9 @@ REFUSED: dict[str, str] = {
     "item/tool/call": "no tools of the client were announced",
 }
 """Known requests of Codex that are not served -> the text of the refusal."""
+
+HELLO = (
+    b'{"id":0,"method":"initialize","params":{"clientInfo":{"name":"opencode-shim","version":"1"}}}',
+    b'{"method":"initialized"}',
+)
+"""The lines of a client that begins."""

@@ -229,6 +229,9 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
         self._steps.extend(Step("delete", "DELETE", f"/message/{quote(id_)}", None) for id_ in self._unwanted)
         yield from self._next_step()
 
+    def rename(self, title: str) -> list[Output]:
+        return [self._request("rename", "PATCH", self._path(), {"title": title})] if self.native_session_id else []
+
     # OpenCode answers all messages that it has at its next step. It removes none while it works, so that none is given back then.
 
     @property

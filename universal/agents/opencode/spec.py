@@ -10,6 +10,8 @@ from universal.agent_spec import (
     AgentProgram,
     AgentRules,
     AgentSpec,
+    ConversationProgram,
+    ConversationStore,
     LoginSigns,
     ProjectSettingsUse,
     SpareUse,
@@ -26,6 +28,12 @@ def _make(ids: IdFactory) -> Codec:
     from universal.agents.opencode.codec import OpenCodeCodec  # imported late: a server without OpenCode never loads it
 
     return OpenCodeCodec(ids)
+
+
+def _program() -> ConversationProgram:
+    from universal.agents.opencode import conversations  # as above
+
+    return conversations
 
 
 def _make_kilo(ids: IdFactory) -> Codec:
@@ -77,6 +85,7 @@ OPENCODE = AgentSpec(
         command_sources=SKILLS,
         setup=SetupUse(reads_own=True),
         no_steering="",
+        conversations=ConversationStore(_program, "opencode --session {id}", program=_program),
         rewinds=True,
     ),
     rules=AgentRules(
@@ -111,6 +120,7 @@ KILO_SERVE = AgentSpec(
         OPENCODE.abilities,
         setup=SetupUse(frozenset({"mcp"})),
         no_steering="Nobody has seen yet how it takes in a prompt while it works.",
+        conversations=None,
         rewinds=False,
     ),
     rules=AgentRules(

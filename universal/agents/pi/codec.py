@@ -142,6 +142,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
 
     # --- commands -------------------------------------------------------------------------------------
 
+    def rename(self, title: str) -> list[Output]:
+        return [self._command("set_session_name", name=title)] if self.native_session_id else []
+
     INTERRUPTS_FIRST = True
 
     def _on_permission_reply(self, reply: PermissionReply) -> Iterable[Output]:

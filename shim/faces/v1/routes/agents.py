@@ -189,7 +189,7 @@ async def list_stored(ctx: Ctx, path: AgentPath, query: StoredQuery) -> object:
             title=one.own.title,
             createdAt=one.own.created,
             updatedAt=one.updated_ms,
-            command=command.format(id=one.own.id),
+            command=command.format(id=one.own.id) or None,
             sessionId=one.session_id or None,
         )
         for one in found

@@ -654,3 +654,11 @@ def test_known_lines_with_something_wrong_in_them(data: st.DataObject) -> None:
     talk.send(QuestionReply("question_1", [["a"], ["b"]]))
     talk.take(talk.codec.eof(Exit(1)))
     storable(talk.outputs)
+
+
+@pytest.mark.parametrize(("can", "method"), [(("close", "delete"), "session/delete"), (("close",), "session/close"), ((), "")])
+def test_a_session_for_a_discovery_is_removed_again(can: tuple[str, ...], method: str) -> None:
+    """Agents' own lists do not fill with ours."""
+    capabilities = {**AGENT["agentCapabilities"], "sessionCapabilities": {name: {} for name in can}}  # type: ignore[dict-item]
+    talk = Talk().ready({**AGENT, "agentCapabilities": capabilities})
+    assert [msg["method"] for msg in lines(talk.codec.discard())] == ([method] if method else [])

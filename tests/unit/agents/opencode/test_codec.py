@@ -544,3 +544,12 @@ def test_a_process_that_waits_loads_its_directory_and_the_tools_of_the_default_m
 
 def test_a_discovery_loads_nothing_more() -> None:
     assert offer(Server()) == []
+
+
+def test_a_title_reaches_opencode() -> None:
+    server = Server()
+    assert server.codec.rename("t") == []
+    server.start_prompt()
+    (request,) = requests(server.codec.rename("t"))
+    assert (request["method"], request["path"], request["body"]) == ("PATCH", f"/session/{SESSION}", {"title": "t"})
+    assert server.answer(request, 500, {}) == []

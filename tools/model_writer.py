@@ -17,6 +17,9 @@ from tools.typed_dicts import pascal
 
 SCALARS = {"string": "str", "number": "int | float", "integer": "int", "boolean": "bool", "null": "None"}
 
+CHOICES_LIMIT = 10
+"""Maximum objects without a name at one place, and one more."""
+
 
 class ModelWriter:
     """Writes objects as classes, each after those that it names.
@@ -41,9 +44,12 @@ class ModelWriter:
         self._nullable = nullable
         self._defaults = defaults or {}
         self.classes: dict[str, str] = {}
+        self._written: dict[str, Schema] = {}
 
     def add(self, name: str, schema: Schema, about: str) -> str:
-        """Write an object, and return its name."""
+        """Write an object, and return its name: with a number, if another object has it (two choices at one place)."""
+        names = (name, *(f"{name}{number}" for number in range(2, CHOICES_LIMIT)))
+        name = next(free for free in names if self._written.setdefault(free, schema) == schema)
         if name not in self.classes:
             rows: list[str] = []
             for key, inner in schema["properties"].items():

@@ -118,7 +118,7 @@ This table says, key by key, what your configuration does behind this server. A 
 trusted it, where it would run a program or allow a call ([trust](trust.md)).
 
 `GET /config` answers with the configuration as it is written, the same for every agent and for a project that nobody has trusted:
-clients edit it, so it says nothing of what acts. What acts is told by
+clients edit it, so it says nothing of what acts. Only `plugin` names more: the files of plugins that run. What acts is told by
 
 - `options.setup` of `GET /agent`: for each agent, what it does not take. `opencode-shim doctor` says the same for the directory
   in which you call it, and a notice says it once in a session, without keys about OpenCode's own way to ask a model;

@@ -41,6 +41,24 @@ async def test_files_are_merged(place: Place) -> None:
     assert (await place.api.get("/global/config", status=200)).body["share"] == "manual"
 
 
+async def test_plugins_that_are_files_are_named(place: Place) -> None:
+    """The TUI lists them in `/status`."""
+    person, own = place.home / ".config" / "opencode", place.project / ".opencode" / "plugin" / "own.js"
+    for file in (person / "plugins" / "mine.ts", own):
+        file.parent.mkdir(parents=True)
+        file.write_text("export default {}")
+    (person / "opencode.json").write_text(json.dumps({"plugin": ["named", f"file://{own}"]}))
+    plugins = (await place.api.get("/config", status=200)).body["plugin"]
+    assert plugins == ["named", f"file://{own}", (person / "plugins" / "mine.ts").as_uri()]
+
+
+async def test_language_servers_and_formatters_of_each_form_are_valid(place: Place) -> None:
+    tools = {"off": {"disabled": True}, "own": {"command": ["x"], "extensions": [".x"], "disabled": False}}
+    (place.project / "opencode.json").write_text(json.dumps({"lsp": tools, "formatter": tools}))
+    body = (await place.api.get("/config", status=200)).body
+    assert (body["lsp"], body["formatter"]) == (tools, tools)
+
+
 async def test_a_broken_file_is_reported_and_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Native refuses every request of the directory then, and its TUI does not start."""
     monkeypatch.setattr(event, "NOTICE_AFTER_S", 0.0)

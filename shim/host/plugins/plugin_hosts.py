@@ -73,11 +73,15 @@ class PluginFailed(Exception):
 
 
 class PluginFiles(NamedTuple):
-    """What a host loads. `stamps` change with its files; `plugins` are paths, or names of packages, each with its options."""
+    """What a host loads. `stamps` change with its files; `plugins` are paths, or names of packages, each with its options.
+
+    `found`: the plugins that stand in a folder of OpenCode.
+    """
 
     tools: tuple[str, ...] = ()
     plugins: tuple[tuple[str, Any], ...] = ()
     stamps: tuple[tuple[str, int, int], ...] = ()
+    found: frozenset[str] = frozenset()
 
 
 def find_files(directory: str, folder: Path, config: OpenCodeConfig) -> tuple[PluginFiles, PluginFiles]:
@@ -98,7 +102,7 @@ def _plugin_files(tools: tuple[str, ...], sources: tuple[str, ...], values: Mapp
         plugins[_path_of(text(spec), directory)] = options
     plugins |= dict.fromkeys(sources)
     plugins.pop("", None)
-    return PluginFiles(tools, tuple(plugins.items()), tuple(map(_stamp, (*tools, *plugins))))
+    return PluginFiles(tools, tuple(plugins.items()), tuple(map(_stamp, (*tools, *plugins))), frozenset(sources))
 
 
 def _path_of(spec: str, directory: str) -> str:

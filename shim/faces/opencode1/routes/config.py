@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,29 @@ from shim.host.config._generated.config_models import Config
 from shim.host.config.config_schema import wire
 from shim.host.config.jsonc import JsoncError
 from shim.host.config.opencode_config import OpenCodeConfig, describe
+from shim.host.plugins.plugin_hosts import find_files
 from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest
+from shim.sessions.mcp_servers import is_trusted
+from universal.lib.jsonvalue import arr
 
 log = structlog.get_logger(__name__)
 
 
 @operation("config.get")
 async def get(ctx: Ctx) -> object:
-    """Return the directory's configuration. Faults in files are logged, and shown in an attached TUI."""
+    """Return the directory's configuration. Faults in files are logged, and shown in an attached TUI.
+
+    As with native, `plugin` names the files of plugins too: here those that run.
+    """
     config = await ctx.services.config.fresh(ctx.directory)
     _report_problems(ctx, config)
+    found = await asyncio.to_thread(find_files, ctx.directory, ctx.services.config.folder, config)
+    files = found[await is_trusted(ctx.services.sessions, ctx.directory)]
+    plugins = arr(config.values.get("plugin"))
+    urls = [url for name, _ in files.plugins if name in files.found and (url := Path(name).as_uri()) not in plugins]
+    if urls:
+        config = replace(config, values={**config.values, "plugin": [*plugins, *urls]})
     generation = generation_of(ctx.request.query, ctx.request.headers)
     if generation != "v1.18":  # clients of 1.18 have their keys elsewhere, and its API document lacks them
         return {**ctx.visible_config(config.values), "keybinds": KEYBINDS}

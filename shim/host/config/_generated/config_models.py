@@ -258,6 +258,16 @@ class ConfigLsp(Part):
     disabled: Literal[True]
 
 
+class ConfigLsp2(Part):
+    """`ConfigLsp` has no name in the document."""
+
+    command: list[str]
+    extensions: list[str] | None = None
+    disabled: bool | None = None
+    env: dict[str, str] | None = None
+    initialization: dict[str, Any] | None = None
+
+
 class ImageAttachmentConfig(Part):
     """`ImageAttachmentConfig` of the document."""
 
@@ -345,7 +355,7 @@ class Config(Part):
     provider: dict[str, ProviderConfig | None] | None = None
     mcp: dict[str, McpLocalConfig | McpRemoteConfig | ConfigMcp | None] | None = None
     formatter: bool | dict[str, ConfigFormatter | None] | None = None
-    lsp: bool | dict[str, ConfigLsp | None] | None = None
+    lsp: bool | dict[str, ConfigLsp | ConfigLsp2 | None] | None = None
     instructions: list[str] | None = None
     layout: Literal["auto", "stretch"] | None = None
     permission: (

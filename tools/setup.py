@@ -127,6 +127,13 @@ clients edit it, so it says nothing of what acts. Only `plugin` names more: the 
 - `GET /lsp` and `GET /find/symbol`: nothing, since there are no language servers;
 - `GET /skill`: all skills that were found, as with native OpenCode, those too that `permission.skill` denies.
 
+A project with an agent `reviewer`, a tool `weather` and a plugin that refuses a command, behind Claude Code 2.1.332 (a scripted
+model):
+
+![Agents of the configuration in the TUI's list](pictures/setup/agents-tui.png)
+![A tool of one's own is called, and a plugin refuses a command](pictures/setup/guard-tui.png)
+![The same in the web UI, with the plugin's reason and the list of agents](pictures/setup/web.png)
+
 | effect | meaning |
 |---|---|
 {effects}

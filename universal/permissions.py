@@ -163,6 +163,7 @@ class Access:
     understood  False: the call may do more than its patterns say (a shell line that does not parse)
     opaque      True: what the call does is known only from a title
     implied     True: only written rules concern it, no default (a shell command that reads a file)
+    again       True: the call itself once more, by the rules of its kind. A person is asked about one of the two
     folds_case  True: the patterns are names on a disk to which `.ENV` is `.env` (macOS), so the stricter of both answers counts
     agent       the only agent to which `always` applies, for a tool that is no tool of OpenCode; "" for all agents
     """
@@ -174,6 +175,7 @@ class Access:
     understood: bool = True
     opaque: bool = False
     implied: bool = False
+    again: bool = False
     folds_case: bool = False
     agent: str = ""
 

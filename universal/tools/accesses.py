@@ -100,12 +100,15 @@ def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access,
     opaque = meta.get("opaque") is True
     build = _BUILDERS.get(tool)
     if meta.get("shell") is True and build is not _bash:
-        other_tool = replace(_by_identity(agent, tool, view.input, meta, opaque), implied=True)
+        other_tool = replace(_by_identity(agent, tool, view.input, meta, opaque), implied=True, again=True)
         accesses = (other_tool, *_bash("bash", view.input, meta, place, opaque))
     elif build is None:
         accesses = (_by_identity(agent, tool, view.input, meta, opaque),)
     else:
         accesses = build(tool, view.input, meta, place, opaque)
+    if also := obj(meta.get("also")):  # its name is only a title, by which no call may be judged less strictly
+        by_kind = _by_identity(agent, text(also["kind"]), view.input, {**meta, "identity": also["title"]}, opaque)
+        accesses = (replace(by_kind, implied=True, again=True), *accesses)
     folds_case = place.folds_case(place.directory)
     return tuple(
         replace(access, folds_case=folds_case and access.permission in _OF_FILES, always=_grant_of(access)) for access in accesses

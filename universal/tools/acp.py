@@ -29,6 +29,7 @@ KINDS: dict[str, Row] = {
     "search": Row("grep"),
     "apply_patch": Row("apply_patch", {"input": "patchText", "patch": "patchText"}),
     "patch": Row("apply_patch", {"patch": "patchText"}),
+    "TodoList": Row("todowrite"),  # Kimi Code's name
 }
 """ACP's kinds. OpenCode has no card for `delete`, `move`, `think`, `switch_mode` and `other`, which keep their names."""
 

@@ -9,13 +9,12 @@ Source: agentclientprotocol.com, "File System" and "Terminals"; runs of Gemini C
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from universal.agents.acp.context import Msg
-from universal.agents.acp.tools import Call
+from universal.agents.acp.tools import Call, shell_line
 from universal.codec import Fact, IdFactory, Output, PermissionReply, ToolCheck, WriteLine
 from universal.events import EventType, PermissionData
 from universal.host import (
@@ -169,13 +168,16 @@ class Host:
         limit = _number(msg.params, "outputByteLimit")
         id_ = self._new("term")
         limit_bytes = KEPT_BYTES if limit is None else min(limit, KEPT_MOST_BYTES)
-        self._terminals[id_] = _Terminal(msg.id, " ".join((command, *args)), limit_bytes)
+        line = shell_line((command, *args)) if args else command
+        self._terminals[id_] = _Terminal(msg.id, line, limit_bytes)
         pairs = [obj(row) for row in arr(msg.params.get("env"))]
         env = {get_text(pair, "name"): get_text(pair, "value") for pair in pairs if get_text(pair, "name")}
-        line = shlex.join((command, *args)) if args else command
-        arguments: Msg = {"command": line, **({"cwd": msg.params["cwd"]} if get_text(msg.params, "cwd") else {})}
-        run = RunCommand(id_, command, tuple(args), get_text(msg.params, "cwd") or None, env)
-        yield from self._check(run, "execute", arguments, line, msg)
+        cwd = get_text(msg.params, "cwd")
+        arguments: Msg = {"command": line, **({"cwd": cwd} if cwd else {})}
+        run = RunCommand(id_, command, tuple(args), cwd or None, env)
+        # Kimi Code asks about a line, and runs it behind a `cd` to the folder in which it is to run anyway.
+        asked = line.removeprefix(f"cd '{cwd}' && ") if "'" not in cwd else line
+        yield from self._check(run, "execute", arguments, asked if ("execute", asked) in self._approved else line, msg)
 
     def _open_terminal(self, msg: Request) -> _Terminal | None:
         terminal = self._terminals.get(get_text(msg.params, "terminalId"))

@@ -273,6 +273,7 @@ class Transcript(kit.Items[Context]):
             kind=get_text(update, "kind"),
             title=get_text(update, "title"),
         )
+        call.titled = call.name == tools.name_by_title(update)
         self.calls[call_id] = call
         yield self.call_fact(call, ItemStatus.IN_PROGRESS, raw)
         return call

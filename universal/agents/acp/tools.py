@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -22,6 +22,7 @@ from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.opencode_metadata import NativeResult, access_metadata, result_metadata
 from universal.permissions import Access
+from universal.shell.tables import READ_SHELLS
 from universal.tools.acp import TOOLS
 
 _PATH_KEYS = ("file_path", "filePath", "path", "filepath", "abs_path", "notebook_path")
@@ -33,10 +34,16 @@ _SHELLS = frozenset({"exec_command", "shell", "local_shell"})
 _ACTING_KINDS = frozenset({"execute", "edit", "delete", "move", "read", "search", "fetch"})
 """Kinds that have permission rules. A tool with an unknown name is called by its kind, so that the rules hold for it."""
 _TITLES = frozenset(
-    {"read", "edit", "write", "multiedit", "bash", "glob", "grep", "list", "patch", "task", "skill", "webfetch", "websearch"}
-    | {"todowrite", "todoread", "question", "codesearch", "lsp", "invalid"}
+    {"glob", "grep", "list", "task", "skill", "webfetch", "websearch", "todoread", "codesearch", "lsp", "invalid"}
 )
-"""Titles that are tool names: OpenCode and Pi begin a call with one and send no `name`."""
+"""Titles that are tool names, beside those in the table: OpenCode, Pi and Kimi Code begin a call with one and send no `name`."""
+_TITLES_OF_KIND = {
+    "read": {"read"},
+    "edit": {"edit", "write", "multiedit", "patch"},
+    "execute": {"bash"},
+    "search": {"glob", "grep"},
+}
+"""Kind with rules -> titles that name a tool of it. Any other title leaves such a call to the rules of its kind."""
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)+")
 _NAMED_TITLE = re.compile(r"([a-z][a-z0-9]*(?:_[a-z0-9]+)+): ")
 _NAMED_JSON = re.compile(r"([A-Za-z][\w.-]*): \{")
@@ -69,6 +76,8 @@ class Call(kit.Call):
     """Whether the tool_call item is completed, so that its arguments are fixed."""
     is_running: bool = False
     """Whether the agent has said that it runs."""
+    titled: bool = False
+    """Whether its name is only its title."""
     rejected: bool = False
     """Whether a person has refused it. Gemini CLI does not report how such a call ended."""
     dismissed: bool = False
@@ -132,23 +141,33 @@ _QWEN_NAMES = {"ask_user_question": "AskUserQuestion"}
 
 def name_of(update: Msg) -> str:
     """Return the agent's name of a tool, or the kind of work if it gives none or the name is unknown here."""
-    kind, title = get_text(update, "kind"), get_text(update, "title")
+    return _stated_name(update) or name_by_title(update) or get_text(update, "kind") or "other"
+
+
+def _stated_name(update: Msg) -> str:
+    """Return the name that the agent gives beside title and kind, or its kind where that has rules and the name is unknown."""
+    kind, meta = get_text(update, "kind"), obj(update.get("_meta"))
     raw_input = obj(update.get("rawInput"))
-    if obj(update.get("_meta")).get("is_mcp_tool_call") is True and get_text(raw_input, "tool"):  # codex-acp
+    if meta.get("is_mcp_tool_call") is True and get_text(raw_input, "tool"):  # codex-acp
         return f"mcp__{get_text(raw_input, 'server')}__{get_text(raw_input, 'tool')}"
-    meta = obj(update.get("_meta"))
     name = get_text(update, "name") or get_text(obj(meta.get("claudeCode")), "toolName") or _qwen_name(meta)
     about = name in _SHELLS and kind in ("read", "search") and arr(update.get("locations"))
-    if name and not about:
-        return kind if kind in _ACTING_KINDS and name not in TOOLS and not name.startswith("mcp__") else name
-    if not name and kind in ("", "other"):
+    is_unknown = kind in _ACTING_KINDS and name not in TOOLS and not name.startswith("mcp__")
+    return kind if name and (about or is_unknown) else name
+
+
+def name_by_title(update: Msg) -> str:
+    """Return the name of a tool that a title is, or begins with, or "". Whoever writes a title writes no rules: see `also`."""
+    kind, title = get_text(update, "kind"), get_text(update, "title")
+    if kind in _ACTING_KINDS:
+        return title if title in _TITLES_OF_KIND.get(kind, ()) else ""
+    if kind in ("", "other"):
         if (served := _SERVER_TITLE.fullmatch(title)) is not None:
             return f"mcp__{served[1] or served[4]}__{served[2] or served[3]}"
         if (named := _NAMED_TITLE.match(title) or _NAMED_JSON.match(title)) is not None:
             return named[1]
-    if not name and (title in _TITLES or title.startswith("mcp__")):
-        return title
-    return title if not name and kind not in _ACTING_KINDS and _IDENTIFIER.fullmatch(title) else kind or "other"
+    is_name = title in _TITLES or title in TOOLS or title.startswith("mcp__") or _IDENTIFIER.fullmatch(title)
+    return title if is_name else ""
 
 
 def _qwen_name(meta: Msg) -> str:
@@ -170,6 +189,10 @@ def arguments_of(call: Call) -> Msg:
     arguments = dict(call.raw_input)
     if call.name.startswith("mcp__") and {"server", "tool", "arguments"} <= arguments.keys():
         return dict(obj(arguments["arguments"]))
+    if call.name == "TodoList":  # Kimi Code's words for a task
+        words = {"done": "completed"}
+        rows = [(get_text(row, "title"), get_text(row, "status")) for row in map(obj, arr(arguments.get("todos")))]
+        return {"todos": [{"content": title, "status": words.get(status, status)} for title, status in rows]}
     diffs = _diffs(call)
     if call.kind == "execute" or call.name in _SHELLS or isinstance(arguments.get("command"), list):
         command = _command(arguments.get("command")) or _command(arguments.get("cmd")) or "\n".join(_commands(arguments))
@@ -212,6 +235,9 @@ _IDENTITY_CHARS = 200
 
 def rule_name(call: Call | None, request: Msg) -> str:
     """Return the name by which rules judge a call: that of its card, unless its kind was told later than its card began."""
+    kind = get_text(request, "kind") or (call.kind if call is not None else "")
+    if call is not None and call.titled and kind in _ACTING_KINDS and call.name not in _TITLES_OF_KIND.get(kind, ()):
+        return kind
     if call is not None and call.name not in _KINDS - _ACTING_KINDS:
         return call.name
     known = {"kind": call.kind, "title": call.title, "rawInput": call.raw_input} if call is not None else {}
@@ -221,6 +247,7 @@ def rule_name(call: Call | None, request: Msg) -> str:
 def rule_metadata(call: Call | None, request: Msg) -> Msg:
     """Return what permission rules check besides the arguments: commands, paths, and `opaque` if neither can be known.
 
+    A name that is only a title may loosen no rule: `also` tells the kind and title, whose rules judge the call too.
     `request` is the `toolCall` of `session/request_permission`.
     """
     raw_input = {**(call.raw_input if call else {}), **input_of(request.get("rawInput"))}
@@ -237,11 +264,15 @@ def rule_metadata(call: Call | None, request: Msg) -> Msg:
         or (kind in ("", "other") and not raw_input)
     )
     is_named = name not in _KINDS
-    shell = {} if name.startswith("mcp__") or (is_named and name in TOOLS) else _hidden_shell(kind, raw_input)
+    is_unstated = call.titled if call is not None and call.name == name else not _stated_name(request)
+    is_titled = is_unstated and kind not in _ACTING_KINDS and name != (kind or "other")
+    is_known = not is_unstated and (name.startswith("mcp__") or (is_named and name in TOOLS))
+    shell = {} if is_known else _hidden_shell(kind, raw_input)
     title = get_text(request, "name", "title") or (call.title if call else "")
     identity = title if len(title) <= _IDENTITY_CHARS and "\n" not in title else ""
     return {
         **({} if is_named or kind == "execute" or kind in _FILE_KINDS else {"identity": identity}),
+        **({"also": {"kind": kind or "other", "title": identity}} if is_titled else {}),
         **({"commands": lines} if lines else {}),
         **({"paths": paths} if paths and (kind in _FILE_KINDS or name in _PATCH_TOOLS) else {}),
         **({"opaque": True} if opaque else {}),
@@ -304,13 +335,14 @@ def _opencode_question(permission: str, raw_input: Msg) -> Access:
 
 
 def _command(value: Json) -> str:
-    """Return a command as a shell line. `["/bin/bash", "-lc", LINE]` becomes LINE."""
-    if isinstance(value, str):
-        return value
-    words = [word for word in arr(value) if isinstance(word, str)]
-    if len(words) == 3 and words[1] in ("-c", "-lc"):
-        return words[2]
-    return shlex.join(words)
+    """Return a command, a text or a list of words, as a shell line."""
+    return value if isinstance(value, str) else shell_line([word for word in arr(value) if isinstance(word, str)])
+
+
+def shell_line(words: Sequence[str]) -> str:
+    """Return words as a shell line. `["/bin/bash", "-lc", LINE]` becomes LINE; what follows `-c` of another program does not."""
+    is_shell = len(words) == 3 and words[1] in ("-c", "-lc") and words[0].rpartition("/")[2] in READ_SHELLS
+    return words[2] if is_shell else shlex.join(words)
 
 
 def _first_path(call: Call) -> str:
@@ -527,4 +559,7 @@ def _patched_files(call: Call) -> Iterator[FileRefPart]:
 
 def _block_diff(diff: Msg, path: str) -> str:
     """Return a diff of a call's content as a unified diff."""
-    return unified_diff(path, get_text(diff, "oldText"), get_text(diff, "newText"), created=diff.get("oldText") is None)
+    old, new, created = get_text(diff, "oldText"), get_text(diff, "newText"), diff.get("oldText") is None
+    if not created and old and new and not old.endswith("\n") and not new.endswith("\n"):
+        old, new = f"{old}\n", f"{new}\n"  # the piece that is replaced: what stands behind it is not told
+    return unified_diff(path, old, new, created=created)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +12,12 @@ import pytest
 from shim.dev.record.driver import counting_ids
 from universal.agents.acp.asks import Asks
 from universal.agents.acp.context import Context
-from universal.agents.acp.tools import name_of, rule_metadata
+from universal.agents.acp.tools import name_of, rule_metadata, rule_name
 from universal.codec import Fact, Output, QuestionReply, WriteLine
-from universal.events import QuestionData
+from universal.events import PermissionData, QuestionData
 from universal.lib.jsonrpc import JsonRpc, Request
+from universal.permissions import Policy, Rule
+from universal.tools.accesses import Place, accesses_of
 
 PATCH = (
     "*** Begin Patch\n*** Update File: ./a\n@@\n-x\n+y\n*** Add File: b\n+z\n*** Update File: c\n*** Move to: ../d\n*** End Patch"
@@ -26,7 +30,10 @@ PATCH = (
         ({"kind": "execute", "title": "run_commands: ...", "rawInput": {"commands": ["a", "rm b"]}}, {"commands": ["a", "rm b"]}),
         ({"kind": "execute", "title": "rm x", "rawInput": {}}, {"opaque": True}),
         ({"kind": "execute", "title": "ls", "rawInput": {"command": "rm x"}}, {}),
-        ({"kind": "other", "title": "apply_patch: {...", "rawInput": {"input": PATCH}}, {"paths": ["./a", "b", "c", "../d"]}),
+        (
+            {"kind": "other", "title": "apply_patch: {...", "rawInput": {"input": PATCH}},
+            {"paths": ["./a", "b", "c", "../d"], "also": {"kind": "other", "title": "apply_patch: {..."}},
+        ),
         ({"kind": "read", "title": "read_files: ...", "rawInput": {"files": [{"path": "/p/a"}]}}, {"paths": ["/p/a"]}),
         ({"kind": "edit", "title": "edit", "rawInput": {}, "content": [{"type": "diff", "path": "/p/a"}]}, {"paths": ["/p/a"]}),
         ({"kind": "move", "title": "mv", "rawInput": {"path": "/p/a", "destination": "/q/b"}}, {"paths": ["/p/a", "/q/b"]}),
@@ -46,11 +53,47 @@ PATCH = (
             {"identity": "Run", "shell": True, "commands": ["ls"]},
         ),
         ({"name": "mcp__a__run", "kind": "other", "title": "Run", "rawInput": {"command": "ls"}}, {}),
-        ({"kind": "other", "title": "my_tool", "rawInput": {"a": 1}}, {}),
+        ({"name": "my_tool", "kind": "other", "title": "My tool", "rawInput": {"a": 1}}, {}),
+        ({"kind": "other", "title": "my_tool", "rawInput": {"a": 1}}, {"also": {"kind": "other", "title": "my_tool"}}),
+        ({"kind": "", "title": "fs/read", "rawInput": {"a": 1}}, {"also": {"kind": "other", "title": "fs/read"}}),
+        ({"kind": "think", "title": "skill", "rawInput": {"a": 1}}, {"also": {"kind": "think", "title": "skill"}}),
     ],
 )
 def test_metadata_of_a_request_for_the_rules(request_: dict[str, Any], expected: dict[str, Any]) -> None:
     assert rule_metadata(None, request_) == expected
+
+
+TITLES = (
+    *("scripted/echo", "echo (scripted MCP Server)", "mcp__scripted__echo", "my_tool", "my_tool: now", "Tool: {}"),
+    *("read", "edit", "bash", "webfetch", "task", "skill", "todowrite", "question", "AskUserQuestion", "invalid", "think"),
+)
+NO_NAME = "Do it now"
+RULES = [
+    *(Rule(kind, pattern, action) for kind in ("other", "think", "edit", "bash", "*") for pattern in ("*", "{title}")
+      for action in ("ask", "deny")),
+]  # fmt: skip
+STRICTNESS = (None, "allow", "ask", "deny")
+
+
+def strictest(kind: str, title: str, rule: Rule, arguments: dict[str, Any]) -> int:
+    """How strictly a call is judged by a rule, in which `{title}` is this title, after one that allows everything."""
+    request = {"toolCallId": "c", "kind": kind, "title": title, "rawInput": arguments}
+    metadata = {"tool": rule_name(None, request), "call_id": "c", "input": arguments, **rule_metadata(None, request)}
+    data = PermissionData(permission_id="p", action=metadata["tool"], status="requested", metadata=metadata)
+    rules = (Rule("*", "*", "allow"), replace(rule, pattern=rule.pattern.replace("{title}", title)))
+    policy = Policy(config=rules, person=rules)
+    return max(STRICTNESS.index(policy.action(access)) for access in accesses_of("gemini", data, Place("/p")))
+
+
+@pytest.mark.parametrize("kind", ["", "other", "think", "edit", "delete", "execute", "fetch", "search"])
+def test_no_title_makes_the_rules_for_a_call_less_strict(kind: str) -> None:
+    """Compared with a title that is no tool's name, by rules for the kind, for what it does, and for its title."""
+    looser = [
+        (title, arguments, rule.permission, rule.pattern, rule.action)
+        for title, arguments, rule in itertools.product(TITLES, ({"a": "x"}, {"path": "/p/x"}, {"command": "rm x"}, {}), RULES)
+        if strictest(kind, title, rule, arguments) < strictest(kind, NO_NAME, rule, arguments)
+    ]
+    assert looser == []
 
 
 def test_a_title_that_begins_with_a_name_gives_it() -> None:

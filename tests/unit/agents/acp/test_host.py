@@ -264,6 +264,30 @@ def test_a_granted_call_is_not_checked_again_for_its_file() -> None:
     check(made.request(9, "fs/write_text_file", path="/p/b", content="x"))
 
 
+@pytest.mark.parametrize(
+    ("words", "cwd", "is_granted"),
+    [
+        (["/bin/bash", "-c", "touch a"], "/p", True),
+        (["/bin/bash", "-c", "cd '/p' && touch a"], "/p", True),
+        (["/bin/bash", "-c", "cd '/q' && touch a"], "/p", False),
+        (["/bin/bash", "-c", "cd '/p' && touch a && rm b"], "/p", False),
+        (["python3", "-c", "touch a"], "/p", False),
+    ],
+    ids=str,
+)
+def test_a_granted_line_is_not_checked_again_for_its_terminal(words: list[str], cwd: str, is_granted: bool) -> None:
+    made = holding_talk()
+    told = {"toolCallId": "c1", "kind": "execute", "title": "Bash", "rawInput": {"command": "touch a"}}
+    options = [{"optionId": "yes", "kind": "allow_once", "name": "Yes"}]
+    asked = made.request(7, "session/request_permission", sessionId="s", toolCall=told, options=options)
+    [request] = [out.data for out in asked if isinstance(out, Fact) and isinstance(out.data, PermissionData)]
+    made.send(PermissionReply(request.permission_id, "accept"))
+    [run] = made.request(8, "terminal/create", command=words[0], args=words[1:], cwd=cwd)
+    assert isinstance(run, RunCommand) == is_granted
+    if isinstance(run, RunCommand):
+        assert (run.command, list(run.args), run.cwd) == (words[0], words[1:], cwd), "it runs as the agent wants it"
+
+
 def test_an_interrupt_carries_out_no_checked_call() -> None:
     made = holding_talk()
     data = check(made.request(7, "terminal/create", command="rm", args=["a"]))

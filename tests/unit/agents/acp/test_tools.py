@@ -15,6 +15,7 @@ from universal.agents.acp.tools import (
     output_of,
     reports_failure,
     rule_metadata,
+    rule_name,
     with_grown_arguments,
 )
 from universal.items import FileRefPart
@@ -42,6 +43,13 @@ def call_of(update: dict[str, Any], **result: Any) -> Call:
         ("other", "echo (scripted MCP Server)", "mcp__scripted__echo"),
         ("read", "scripted/get-page", "read"),
         ("other", "a/b/c", "other"),
+        ("other", "AskUserQuestion", "AskUserQuestion"),
+        ("other", "TodoList", "TodoList"),
+        ("edit", "todowrite", "edit"),
+        ("delete", "read", "delete"),
+        ("execute", "mcp__scripted__echo", "execute"),
+        ("search", "glob", "glob"),
+        ("read", "list", "read"),
     ],
 )
 def test_a_title_gives_the_name_where_the_kind_tells_nothing(kind: str, title: str, name: str) -> None:
@@ -61,6 +69,19 @@ def test_a_title_gives_the_name_where_the_kind_tells_nothing(kind: str, title: s
 )
 def test_the_kind_counts_for_an_unknown_tool_so_that_rules_hold(name: str, kind: str, expected: str) -> None:
     assert name_of({"name": name, "kind": kind, "title": "x"}) == expected
+
+
+def test_a_title_that_came_before_the_kind_gives_way_to_a_kind_with_rules() -> None:
+    begun = Call("c1", "todowrite", "item_1", "", title="todowrite", titled=True)
+    assert rule_name(begun, {"title": "todowrite", "kind": "edit"}) == "edit"
+    assert rule_name(begun, {"title": "Writing it down", "kind": "other"}) == "todowrite"
+
+
+def test_the_tasks_of_kimi_code_are_in_the_words_of_clients() -> None:
+    call = Call("c1", "TodoList", "item_1", "", raw_input={"todos": [{"title": "first", "status": "done"}]})
+    view = view_call("kimi", call.name, arguments_of(call), [])
+    [task] = view.input["todos"]
+    assert (view.tool, task["content"], task["status"]) == ("todowrite", "first", "completed")
 
 
 def test_several_commands_are_shown_as_lines_of_one_command() -> None:

@@ -206,6 +206,33 @@ async def test_outside_of_the_project_is_asked_before_the_call_itself(w: World) 
     w.agent.end_turn()
 
 
+@pytest.mark.parametrize(
+    ("rules", "asked"),
+    [
+        ([Rule("*", "*", "ask")], [("scripted_echo", ["*"])]),
+        ([Rule("other", "scripted/*", "ask")], [("other", ["scripted/echo"])]),
+        ([Rule("scripted_*", "*", "allow"), Rule("other", "*", "ask")], [("other", ["scripted/echo"])]),
+        ([Rule("scripted_*", "*", "allow"), Rule("other", "scripted/*", "deny")], []),
+    ],
+    ids=str,
+)
+async def test_a_call_named_by_its_title_is_judged_by_its_kind_too_and_asked_once(
+    w: World, rules: list[Rule], asked: list[tuple[str, list[str]]]
+) -> None:
+    w.rules.extend(rules)
+    await ask(w, w.session())
+    metadata = {"tool": "mcp__scripted__echo", "call_id": "c1", "also": {"kind": "other", "title": "scripted/echo"}}
+    request, w.agent.asked["per_titled"] = "per_titled", None
+    data = PermissionData(permission_id=request, action="mcp__scripted__echo", status="requested", metadata=metadata)
+    w.agent.says(Fact(EventType.PERMISSION_REQUESTED, data))
+    assert open_requests(w) == asked
+    if asked:
+        w.manager.requests.reply_permission(permissions(w.manager)[0]["id"], "always")
+    decisions = [c.decision for c in w.agent.commands if isinstance(c, PermissionReply)]
+    assert decisions == (["accept_for_session"] if asked else ["reject"])
+    w.agent.end_turn()
+
+
 async def test_a_refused_folder_refuses_the_call(w: World) -> None:
     session = w.session()
     w.rules.append(Rule("edit", "*", "ask"))

@@ -36,7 +36,7 @@ RECORDINGS = ROOT / "compat_fixtures" / "agents"
 REPORT = "adoption.txt"
 """File name of the report. It lies beside the recordings, and docs/recordings.md shows it."""
 TESTS_S = 300
-DRIVE_S = 900
+DRIVE_S = 1800
 GEN_S = 180
 DRIVEN_TESTS = "tests/e2e/test_agents.py"
 CODES = {"adopt": 0, "needs code": 1, "cannot install": 2}
@@ -148,7 +148,7 @@ def drive(agent: str, installed: InstalledProgram) -> tuple[int, list[str]]:
     node = installed.path.split(os.pathsep)[0]
     if (Path(node) / "node").exists():
         env["E2E_NODE"] = node
-    return pytest(["-m", "e2e", "--timeout=120", DRIVEN_TESTS], env, DRIVE_S)
+    return pytest(["-m", "e2e", DRIVEN_TESTS], env, DRIVE_S)
 
 
 def pytest(arguments: list[str], env: dict[str, str], most_s: float) -> tuple[int, list[str]]:

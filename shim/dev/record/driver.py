@@ -61,7 +61,7 @@ TURN_S = 90.0
 """Seconds that a step waits. Agents retry an overloaded model after up to 10 s, some of them twice."""
 ABORT_S = 15.0
 """Seconds for an interrupted agent to stop before it is killed, as in a session."""
-CATALOGUE_S = 40.0
+CATALOGUE_S = 120.0
 """Seconds for an agent to report its models."""
 QUIET_S = 0.8
 """Seconds of silence after which a step is over. Bookkeeping after a turn's end belongs to the recording."""

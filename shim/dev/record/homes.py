@@ -95,6 +95,7 @@ class Target:
     `package` on npm, or on PyPI if it wants a `python`, and its `program`; `folder` of recordings; `model` and `mode` of
     prompts; `lacks`: missing feature -> reason.
     `plan`: further variables with which it believes in an account with a plan.
+    `turn_s`: seconds that a step of a scene may take, if the agent needs more than others for its start; 0 for the usual ones.
     """
 
     prepare: Prepare
@@ -106,6 +107,7 @@ class Target:
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
     plan: Mapping[str, str] = field(default_factory=dict[str, str])
     python: str = ""
+    turn_s: float = 0.0
 
 
 KEY = "sk-scripted"
@@ -261,6 +263,7 @@ def _by_card(agent: str) -> Target:
         mode=record.get("mode", "build"),
         lacks={"plan": "The protocol has no word for limits of a plan.", **spec.abilities.all_lacks},
         python=record.get("python", ""),
+        turn_s=record.get("turn_s", 0.0),
     )
 
 

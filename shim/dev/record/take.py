@@ -173,7 +173,7 @@ class _Stage:
         """Play scenes concurrently, because they mostly wait."""
         async with asyncio.TaskGroup() as group:
             for name, scene in scenes.items():
-                group.create_task(self.play(result, name, scene, say))
+                group.create_task(self.play(result, name, scene, say, turn_s=self.to.turn_s or TURN_S))
 
     async def attempt(
         self, result: RecordingResult, need: str, names: Sequence[str], why: str, say: Callable[[str], None]

@@ -7,7 +7,8 @@ came after that prompt the step.
     long:N       N words, one delta each, without a pause
     drip:N       N words, ten a second: time enough to look, reload or abort while text streams
     read_edit    text + read, text + edit of README.md, final text
-    write        text + a new file, final text
+    read:PATH    text + a read of README.md, or of that file, final text
+    write:PATH   text + a new file, new.txt or that one, final text
     bash:CMD     text + one shell command, final text
     ask_bash:CMD the same, asking for more rights where the agent's tool can (Codex)
     slow_bash:N  a shell command that takes N seconds and prints a line a second, at most TICKS lines
@@ -181,7 +182,8 @@ def _steps(scene: str, argument: str, request: ScriptedRequest) -> list[Step]:
             ("I'll read the file first.", [("read", (readme,))]),
             ("Now I'll add a line.", [("edit", (readme, "Hello", "Hello\nAdded line"))]),
         ],
-        "write": [("A new file.", [("write", (f"{cwd}/new.txt", "alpha\nbeta\n"))])],
+        "read": [("Looking.", [("read", (argument or readme,))])],
+        "write": [("A new file.", [("write", (argument or f"{cwd}/new.txt", "alpha\nbeta\n"))])],
         "bash": [("Let me run that.", [("bash", (argument or "echo hi && ls",))])],
         "ask_bash": [("Let me run that.", [("ask_bash", (argument or "touch made.txt && echo made",))])],
         "slow_bash": [("This takes a while.", [("bash", (ticks,))])],

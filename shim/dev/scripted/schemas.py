@@ -68,6 +68,8 @@ PARTS: Mapping[str, tuple[tuple[re.Pattern[str], int], ...]] = {
 
 TODOS = (("first", "completed"), ("second", "in_progress"))
 """(text, status) of the tasks in a list of tasks."""
+DONE = {"completed": "done"}
+"""State of a task -> the word of others for it."""
 OPTIONS: list[Json] = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
 """The answers to choose from."""
 ROWS: Mapping[str, tuple[re.Pattern[str], tuple[Mapping[str, str], ...]]] = {
@@ -83,7 +85,7 @@ ROWS: Mapping[str, tuple[re.Pattern[str], tuple[Mapping[str, str], ...]]] = {
 """Abstract action -> (name of a list of objects, its rows)."""
 ALIASES: Mapping[str, str] = {
     **dict.fromkeys(("title", "value"), "label"),
-    **dict.fromkeys(("text", "step", "subject", "name", "task", "description"), "content"),
+    **dict.fromkeys(("text", "step", "subject", "name", "task", "description", "id"), "content"),
     "state": "status",
 }
 """Name of a property -> the key of a row that fills it."""
@@ -148,7 +150,8 @@ def _row(schema: Mapping[str, Json], row: Mapping[str, str]) -> Json:
     required = {text(one) for one in arr(schema.get("required"))}
     made: dict[str, Json] = {}
     for key, inner in obj(schema.get("properties")).items():
-        value = row.get(key) or row.get(ALIASES.get(key, ""))
+        value = row.get(key) or row.get(ALIASES.get(key, "")) or (row.get("content") if key == "title" else None)
+        value = DONE.get(value or "") if value not in arr(obj(inner).get("enum") or [value]) else value
         if value is not None and value in arr(obj(inner).get("enum") or [value]):
             made[key] = value
         elif key in required:

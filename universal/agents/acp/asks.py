@@ -451,6 +451,8 @@ def _read_form(schema: Msg, message: str, call_questions: list[str]) -> Iterator
             text, header = call_questions[index], title
         elif title.endswith("?"):
             text, header = title, about
+        elif about.endswith("?"):
+            text, header = about, title
         elif len(names) == 1 and message:
             text, header = message, title
         else:

@@ -53,6 +53,7 @@ _SERVER_TITLE = re.compile(r"([\w-]+)/([\w-]+)|([\w-]+) \(([\w-]+) MCP Server\)"
 _FENCE = re.compile(r"\A(`{3,})\w*\n(.*?)\n?\1\s*\Z", re.DOTALL)
 _SHELL_END = re.compile(r"(?:\n?<shellId: \S+ completed with exit code (-?\d+)>|\n*\[Exit code: (-?\d+)\])\s*\Z")
 """The line that Copilot adds to a command's output, and that of fast-agent behind an empty line."""
+QUESTION_TOOL = "AskUserQuestion"
 _EDIT_CHARS = 20_000
 """Maximum characters of a diff's two texts that are copied into the arguments."""
 
@@ -135,8 +136,8 @@ def with_grown_arguments(update: Msg) -> Msg:
     return {**update, "status": "", "content": others, "rawInput": obj(arguments)}
 
 
-_QWEN_NAMES = {"ask_user_question": "AskUserQuestion"}
-"""Qwen Code's name of a tool -> the same tool's name in the tables."""
+_OTHER_NAMES = dict.fromkeys(("ask_user_question", "ui.ask_user_question"), QUESTION_TOOL) | {"vibe.todo": "TodoWrite"}
+"""Name of a tool of Qwen Code or Mistral Vibe -> the same tool's name in the tables."""
 
 
 def name_of(update: Msg) -> str:
@@ -150,7 +151,7 @@ def _stated_name(update: Msg) -> str:
     raw_input = obj(update.get("rawInput"))
     if meta.get("is_mcp_tool_call") is True and get_text(raw_input, "tool"):  # codex-acp
         return f"mcp__{get_text(raw_input, 'server')}__{get_text(raw_input, 'tool')}"
-    name = get_text(update, "name") or get_text(obj(meta.get("claudeCode")), "toolName") or _qwen_name(meta)
+    name = get_text(update, "name") or get_text(obj(meta.get("claudeCode")), "toolName") or _name_in(meta)
     about = name in _SHELLS and kind in ("read", "search") and arr(update.get("locations"))
     is_unknown = kind in _ACTING_KINDS and name not in TOOLS and not name.startswith("mcp__")
     return kind if name and (about or is_unknown) else name
@@ -170,10 +171,11 @@ def name_by_title(update: Msg) -> str:
     return title if is_name else ""
 
 
-def _qwen_name(meta: Msg) -> str:
-    """The name of Qwen Code's tool, if the kind of the call does not say what it is."""
-    name = get_text(meta, "toolName") if get_text(meta, "provenance") or get_text(meta, "qwenInteractionKind") else ""
-    return name if name.startswith("mcp__") else _QWEN_NAMES.get(name, "")
+def _name_in(meta: Msg) -> str:
+    """The name that Qwen Code or Mistral Vibe tells in `_meta`, if the kind of the call does not say what it is."""
+    told = get_text(meta, "toolName") if get_text(meta, "provenance") or get_text(meta, "qwenInteractionKind") else ""
+    name = told or get_text(meta, "tool_name")
+    return name if name.startswith("mcp__") else _OTHER_NAMES.get(name, "")
 
 
 def title_of(call: Call) -> str:

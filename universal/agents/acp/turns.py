@@ -21,7 +21,7 @@ from universal.agents.acp.notes import Notes, PromptCost
 from universal.agents.acp.profiles import Profile
 from universal.agents.acp.setup import Setup
 from universal.agents.acp.speech import Transcript
-from universal.agents.acp.tools import Call
+from universal.agents.acp.tools import QUESTION_TOOL, Call
 from universal.agents.acp.wire import ABORTED, IGNORED, MODE_NOTE, NOTE, OWN_WORK_BEGINS, PREAMBLE, REFUSED, RETRY, STEER, SUSPECT
 from universal.codec import Attachment, Output, Prompt, SetTimer, Signal, WriteLine
 from universal.host import HostAnswer
@@ -444,7 +444,9 @@ class Turns:
                 yield from self._conn.talk.tool({**tool_call, "status": "pending"}, msg.raw, is_asked=True)
             yield from self._conn.asks.permission(msg, self._call_of(tool_call))
         elif get_text(msg.params, "mode") in ("", "form"):
-            yield from self._conn.asks.form(msg, self._call_of(msg.params))
+            asking = (call for call in self._conn.talk.calls.values() if call.name == QUESTION_TOOL)
+            # Mistral Vibe names the call by an id that it has not told.
+            yield from self._conn.asks.form(msg, self._call_of(msg.params) or next(asking, None))
         else:  # a page to be opened in a browser: was not announced
             self._conn.ctx.ignore("elicitation of another mode")
             yield WriteLine(self._conn.rpc.response(msg.id, {"action": "decline"}))

@@ -77,6 +77,17 @@ def test_edit_is_written_as_the_text_that_the_tool_takes() -> None:
     assert found == ("replace_in_file", {"path": "/p/a", "diff": "------- SEARCH\nx\n=======\ny\n+++++++ REPLACE\n"})
 
 
+def test_a_list_of_tasks_has_the_words_of_the_schema() -> None:
+    """Kimi Code's `TodoList`."""
+    task = {"type": "object", "properties": {"title": TEXT, "status": {**TEXT, "enum": ["pending", "in_progress", "done"]}}}
+    schema = {
+        "properties": {"todos": {"type": "array", "items": {**task, "required": ["title", "status"]}}},
+        "required": ["todos"],
+    }
+    made = generic("todo", (), {"TodoList": schema})
+    assert made == ("TodoList", {"todos": [{"title": "first", "status": "done"}, {"title": "second", "status": "in_progress"}]})
+
+
 def test_no_call_is_made_up_for_a_tool_that_is_not_offered() -> None:
     assert generic("todo", (), GEMINI) is None
     assert tool_for("question", {"ask_oracle": {}}) is None

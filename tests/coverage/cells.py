@@ -6,13 +6,15 @@ An agent without an entry for a feature has not been seen with it: "not verified
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from shim.dev.record.scenes import SCENES
 from shim.dev.record.take import is_own_folder, order
 from tests.coverage.features import FEATURES
 from tests.support.recordings import ROOT
 from universal.agent_spec import AgentSpec
+from universal.agents.acp.cards import CARDS
 from universal.registry import agents
 
 
@@ -39,18 +41,13 @@ class Column:
         """The cell; None: not verified."""
         if feature in self.differs:
             return self.differs[feature]
-        if feature in self.lacks:
-            return Cell(why=self.lacks[feature])
+        if why := self.lacks.get(feature) or self.lacks.get(SCENES[FEATURES[feature].scene.removesuffix(".2")].needs):
+            return Cell(why=why)
         return Cell(tuple(f"{folder}/{FEATURES[feature].scene}" for folder in self.folders)) if self.folders else None
 
 
 def _amp(scene: str, note: str = "") -> Cell:
     return Cell((f"amp/0.0.1774569934-g39e3ec/{scene}",), note=note)
-
-
-def _kilo(scene: str) -> Cell:
-    """A cell of Kilo, of which eight scenes were recorded."""
-    return Cell((f"acp/kilo-7.7.9/{scene}",))
 
 
 def _opencode2(scene: str, note: str = "") -> Cell:
@@ -62,14 +59,14 @@ def _mock(scene: str, note: str = "") -> Cell:
     return Cell((f"mock/{scene}",), note=note)
 
 
-def _acp(scene: str, *folders: str, note: str = "") -> Cell:
+def _in(scene: str, *folders: str, note: str = "") -> Cell:
     return Cell(tuple(f"{folder}/{scene}" for folder in folders), note=note)
 
 
 def newest(beginning: str) -> str:
-    """The newest recordings of an agent by `opencode-shim record`: a folder below compat_fixtures/agents."""
-    found = [path for path in ROOT.glob(f"{beginning}*") if path.is_dir() and is_own_folder(path)]
-    return max(found, key=order).relative_to(ROOT).as_posix()
+    """The newest recordings of an agent by `opencode-shim record`: a folder below compat_fixtures/agents, "" if it has none."""
+    found = [path for path in ROOT.glob(f"{beginning}[0-9]*") if path.is_dir() and is_own_folder(path)]
+    return max(found, key=order).relative_to(ROOT).as_posix() if found else ""
 
 
 CLAUDE_ACP, CODEX_ACP, OPENCODE_ACP = map(newest, ("acp/claude-agent-acp-", "acp/codex-acp-", "acp/opencode-"))
@@ -80,22 +77,23 @@ _NO_WORDS: Mapping[str, Cell] = {
     "plan": Cell(why="The protocol has no word for limits of a plan."),
 }
 """What no agent of the protocol can tell."""
-SHOWN: Mapping[str, Callable[[str], Mapping[str, Cell]]] = {
-    "gemini": lambda _: _NO_WORDS,
-    "kimi": lambda _: _NO_WORDS,
-    "fast-agent": lambda _: _NO_WORDS,
+DIFFERS: Mapping[str, Callable[[str], Mapping[str, Cell]]] = {
     "vibe": lambda folder: {
-        **_NO_WORDS,
-        "retries": _acp("drop", folder, note="It does not count them."),
-        "deltas": _acp("length", folder, note="It sends pieces that come at once as one."),
+        "retries": _in("drop", folder),
+        "deltas": _in("length", folder, note="It sends pieces that come at once as one."),
     },
 }
-"""Agents with a card that have a column of their own, and the cells in which they differ, by the folder of their recordings."""
-_KILO_SERVE = (
-    *("text", "deltas", "reasoning", "tool_calls", "tool_results", "commands", "stderr", "file_changes", "permissions", "todos"),
-    *("images", "lifecycle", "errors", "interrupt", "queue", "resume", "model_switch", "variants", "usage"),
-)
-"""Features whose scenes of Kilo as OpenCode were recorded. The others need a quieter machine."""
+"""Cells in which an agent with a card differs, by the folder of its recordings. What it lacks stands on its card."""
+
+
+def _of_cards() -> Iterator[tuple[str, Column]]:
+    """A column for each card whose agent was recorded: its folder is all that it needs."""
+    for name in CARDS:
+        if folder := newest(f"acp/{name}-"):
+            cells = {**_NO_WORDS, **DIFFERS.get(name, lambda _: {})(folder)}
+            yield name, Column(agents()[name].title, (folder,), cells)
+
+
 _COLUMNS: Mapping[str, Column] = {
     "claude": Column("Claude Code", (newest("claude/"),)),
     "codex": Column("Codex", (newest("codex/"),)),
@@ -105,41 +103,17 @@ _COLUMNS: Mapping[str, Column] = {
         "ACP",
         (CLAUDE_ACP, CODEX_ACP, OPENCODE_ACP),
         {
-            "questions": _acp("question", CLAUDE_ACP, CODEX_ACP, note="OpenCode's ACP server offers no question tool."),
+            "questions": _in("question", CLAUDE_ACP, CODEX_ACP, note="OpenCode's ACP server offers no question tool."),
             **_NO_WORDS,
-            "steer": _acp("steer", CLAUDE_ACP, CODEX_ACP, note="`opencode acp` takes one prompt at a time."),
-            "cost": _acp("text", CLAUDE_ACP, OPENCODE_ACP, note="codex-acp tells tokens, no prices."),
+            "steer": _in("steer", CLAUDE_ACP, CODEX_ACP, note="`opencode acp` takes one prompt at a time."),
+            "cost": _in("text", CLAUDE_ACP, OPENCODE_ACP, note="codex-acp tells tokens, no prices."),
         },
     ),
-    **{
-        name: Column(agents()[name].title, (folder,), differs(folder))
-        for name, differs in SHOWN.items()
-        if agents()[name].program.tested and (folder := newest(f"acp/{name}-"))
-    },
+    **dict(_of_cards()),
     "kilo-serve": Column(
         "Kilo (as OpenCode)",
-        (),
-        {
-            feature: Cell((f"kilo-serve/7.7.9/{scene or FEATURES[feature].scene}",))
-            for feature, scene in {**dict.fromkeys(_KILO_SERVE, ""), "subagents": "checked"}.items()
-        },
-    ),
-    "kilo": Column(
-        "Kilo",
-        (),
-        {
-            "text": _kilo("text"),
-            "tool_calls": _kilo("read_edit"),
-            "tool_results": _kilo("read_edit"),
-            "file_changes": _kilo("read_edit"),
-            "permissions": _kilo("bash_once"),
-            "todos": _kilo("todo"),
-            "errors": _kilo("error"),
-            "interrupt": _kilo("abort_tool"),
-            "lifecycle": _kilo("three_turns"),
-            "usage": _kilo("text"),
-            **_NO_WORDS,
-        },
+        (newest("kilo-serve/"),),
+        {"retries": _in("overload", newest("kilo-serve/"), note="A stream that breaks is an error at once.")},
     ),
     "amp": Column(
         "Amp",

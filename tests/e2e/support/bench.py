@@ -16,12 +16,14 @@ from .children import children_of, processes_with, wait_for
 from .places import ADOPTED, Place
 from .scenes import CONFIG
 from .servers import MODEL, Model, Shim, configure
-from .wire import Api, Json, Stream, brief, fold, session_of, texts, tools
+from .wire import TURN_S, Api, Json, Stream, brief, fold, session_of, texts, tools
 
 DATABASE = "opencode-shim.db"
 MOCK, CLAUDE, CLAUDE_OLD = "mock", "claude", "claude-2.1.197"
 STOP_S = 8
-MODELS_S, TURN_S = 120, 60
+MODELS_S = 120
+EVENT_S = TURN_S * 2 / 3
+"""Seconds that one event of a turn may take."""
 QUIET_S = float(os.environ.get("E2E_QUIET_S", "0.6"))
 """Seconds of silence after an idle, in which a late event would be seen; `.ci/nightly` waits twice as long."""
 GUARD = "/bin/sh -c exec 3<&0"
@@ -173,7 +175,7 @@ class Watch:
         self.api.prompt(self.session, text, **({"agent": mode} if mode else {}), **fields)
         return at
 
-    def wait(self, kind: str, since: int, want: Callable[[Json], object] = lambda _: True, timeout_s: float = 40) -> Json:
+    def wait(self, kind: str, since: int, want: Callable[[Json], object] = lambda _: True, timeout_s: float = EVENT_S) -> Json:
         """The first event of this session of a kind, whose properties are wanted."""
 
         def match(event: Json) -> bool:
@@ -197,7 +199,7 @@ class Watch:
     def events(self, since: int | None = None) -> list[Json]:
         return self.stream.of(self.session, self.start if since is None else since)
 
-    def wait_for_end(self, since: int, *, idles: int = 1, timeout_s: float = 60) -> list[Json]:
+    def wait_for_end(self, since: int, *, idles: int = 1, timeout_s: float = TURN_S) -> list[Json]:
         """Waits for the end of the turn, then for silence, and checks what holds after every turn. Gives the messages."""
         self.stream.idle(self.session, since=since, timeout_s=timeout_s)
         self.stream.quiet(QUIET_S)

@@ -112,12 +112,14 @@ class TurnEvidence:
 
 
 def _results(request: Json) -> Iterator[str]:
-    """The texts of the tool results of a request, on the three wires of the scripted model."""
+    """The texts of the tool results of a request, on the four wires of the scripted model."""
     for message in request.get("messages") or []:
         if message.get("role") == "tool":
             yield _text(message.get("content"))
         elif isinstance(message.get("content"), list):
             yield from (_text(block.get("content")) for block in message["content"] if block.get("type") == "tool_result")
+    for message in request.get("contents") or []:
+        yield from (json.dumps(part["functionResponse"]) for part in message.get("parts", []) if "functionResponse" in part)
     for item in request.get("input") or []:
         if str(item.get("type", "")).endswith("_output"):
             yield _text(item.get("output"))

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from shim.dev.record.homes import CODEX_MCP_TOML, MCP_SERVER
+from universal.agents.acp.cards import CARDS, RECORD
+from universal.registry import agents
 
 from .bench import Bench
-from .matrix import FETCHED_HOST, LOOPS, TASK_WORDS, Driver
+from .matrix import FETCHED_HOST, LOOPS, ROWS, TASK_WORDS, Driver
 from .servers import configuration_file, configure
 from .wire import Json
 
@@ -263,30 +265,42 @@ CLAUDE_OLD = replace(
 _CARD_SCENES = {
     "write": "write",
     "edit": "read_edit",
+    "edit a path": "write:{folder}/new.txt",
     "bash touch": "bash:touch touched.txt",
     "bash cat": "bash:cat secret.txt",
+    "read": "read:{project}/secret.txt",
+    "read a path": "read:{project}/sub/../secret.txt",
+    "read outside": "read:{outside}/far.txt",
+    "write outside": "write:{outside}/new.txt",
     "bash outside": "bash:touch {outside}/touched.txt",
+    "mcp": "mcp:echo",
 }
 """By what a tool does: the scripted model finds it among those that it is offered."""
+_ASKS_NOBODY = "In this mode it asks nobody, and does not make the call through this server."
+_READS = "It asks nobody before it reads, nor before a command that only reads."
+_GAPS: Mapping[str, Mapping[tuple[str, str], str]] = {
+    "kimi": {("mcp", "bypass"): _ASKS_NOBODY},
+    "vibe": {
+        **{(action, "build"): _READS for action in ("bash cat", "read", "read a path")},
+        **{(action, "bypass"): _ASKS_NOBODY for action in _CARD_SCENES if action != "mcp"},
+    },
+}
+"""Agent with a card -> what is not held, which `Enforcement.missing` says of all that such an agent neither asks nor brings."""
 
 
-def _card(read: str, path: str, more: Mapping[str, str], gaps: Mapping[tuple[str, str], str]) -> Driver:
-    """An agent with a card, whose tool `read` takes a `path`."""
-    reads = {"read": "{project}/secret.txt", "read a path": "{project}/sub/../secret.txt"}
-    scenes = {**_CARD_SCENES, **{action: _call(read, {path: file}) for action, file in reads.items()}, **more}
-    return Driver(modes=("build", "bypass"), scenes=scenes, in_e2e=frozenset(), gaps=gaps)
+def _card(name: str) -> Driver:
+    """The driver of an agent with a card: what it can and in which modes stands there."""
+    abilities = agents()[name].abilities
+    modes = tuple(mode.id for mode in abilities.modes if mode.id in ("build", "bypass"))
+    scenes = {action: scene for action, scene in _CARD_SCENES.items() if ROWS[action].key not in abilities.lacks}
+    return Driver(modes=modes, scenes=scenes, in_e2e=frozenset(), gaps=_GAPS.get(name, {}))
 
 
 ADOPTED_DRIVERS: Mapping[str, Driver] = {
-    "kimi": _card(
-        "Read",
-        "path",
-        {"mcp": "mcp:echo"},
-        {("mcp", "bypass"): "In its mode yolo it asks nobody; files and commands come to us."},
-    ),
-    "vibe": _card("read_file", "filePath", {}, {}),
+    **{name: _card(name) for name, card in CARDS.items() if RECORD in card and agents()[name].program.tested},
+    "kilo-serve": replace(OPENCODE, settings={"KILO_ENABLE_EXA": "1"}),
 }
-"""Played where `make adopt` brings the program."""
+"""Played where `make adopt` brings the program. An agent with a card and a tested version needs no row here."""
 DRIVERS: Mapping[str, Driver] = {
     "claude": CLAUDE,
     "claude-2.1.197": CLAUDE_OLD,

@@ -18,8 +18,11 @@ from .tmux import Terminal
 from .tui import abort
 
 SCREENS = REPO / "compat_fixtures" / "opencode" / CURRENT / "screens"
-CONFIG = {"permission": {"edit": "allow", "bash": {"*": "allow", "touch *": "ask", "git push *": "ask"}}}
-"""OpenCode's configuration for the scenes: only `touch` and `git push` are asked about, whichever agent runs them."""
+CONFIG = {"permission": {"edit": "allow", "read": "allow", "bash": {"*": "allow", "touch *": "ask", "git push *": "ask"}}}
+"""OpenCode's configuration for the scenes: only `touch` and `git push` are asked about, whichever agent runs them.
+
+Reading is allowed as it is without a rule, for agents that ask about it by themselves (fast-agent).
+"""
 TURN_S = 40
 FINISHED = re.compile(rf"▣ .* · {normal.DURATION}\b")
 Shots = dict[str, str]

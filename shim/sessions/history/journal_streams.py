@@ -26,8 +26,8 @@ from shim.sessions.session.session_state import SessionState
 from shim.store.base import OrderedStore
 from shim.store.rows import EventRow, RowPlace, event_of
 from shim.stream.encoder import Encoder, StreamEvent
-from shim.stream.frame import Frame
-from shim.stream.hub import LOGGED_CHARS, Hub
+from shim.stream.frame import Frame, Scope
+from shim.stream.hub import LOGGED_CHARS, Hub, wants
 from shim.stream.positions import SEPARATOR, local_part
 from shim.stream.streams import Greeting, Streams
 from shim.stream.subscription import Subscription
@@ -168,7 +168,7 @@ class JournalStreams(Streams):
         encoder: Encoder[Any],
         *,
         last_event_id: str | None,
-        scope: str | None = None,
+        scope: Scope = None,
         greeting: Greeting = lambda is_shown: (),
     ) -> Subscription:
         """Add a reader, also one of a server that has died. As `Hub.subscribe`.
@@ -186,7 +186,7 @@ class JournalStreams(Streams):
         return await super().subscribe(hub, encoder, last_event_id=last_event_id, scope=scope, greeting=greeting)
 
     async def _go_on(
-        self, hub: Hub, encoder: Encoder[Any], seen: Progress, last_event_id: str, scope: str | None, greeting: Greeting
+        self, hub: Hub, encoder: Encoder[Any], seen: Progress, last_event_id: str, scope: Scope, greeting: Greeting
     ) -> Subscription:
         """Add a reader that has seen this. Raises MustReadAll, StoreError, and ValueError for ids of another form."""
         gaps = await self._gaps(seen)
@@ -241,7 +241,7 @@ class JournalStreams(Streams):
         return await self._store.rows(session_id, first - 1, last - first + 1, with_raw=False)
 
     async def _read(
-        self, hub: Hub, encoder: Encoder[Any], gap: _Gap, seen: Progress, until: str, scope: str | None
+        self, hub: Hub, encoder: Encoder[Any], gap: _Gap, seen: Progress, until: str, scope: Scope
     ) -> list[_MissedEvent]:
         """Read and encode the events of a session after what a client has seen, and before an id."""
         rows = [row for row in await self._rows(gap.session_id, gap.first, gap.last) if distance(row.event_id, until) < 0]
@@ -257,7 +257,7 @@ class JournalStreams(Streams):
                 if known <= seen.shown:
                     continue
             frame = encoder.encode(event, f"evt_{id_}{number:02x}", place.encode())
-            if frame is not None and (scope is None or event.scope in (None, scope)):
+            if frame is not None and wants(scope, event.scope):
                 found.append(_MissedEvent(at, event.subject, frame))
         return found
 

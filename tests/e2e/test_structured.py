@@ -59,3 +59,20 @@ def test_an_answer_that_never_matches_is_an_error_of_its_message(server: Bench, 
     assert not [event for event in watch.events(at) if event["type"] == "session.error"]
     schemas = [request["body"].get("text", {}).get("format", {}).get("schema") for request in server.model.requests()]
     assert PERSON in schemas, "Codex gives the model the schema"
+
+
+@pytest.mark.parametrize("server", nightly(CLAUDE, CODEX), indirect=True)
+def test_the_other_wires_have_the_value_too(server: Bench, stream: Stream) -> None:
+    format_ = {"type": "json_schema", "schema": PERSON}
+    watch = Watch.on(server.api, stream)
+    at = stream.mark()
+    server.api.post(f"/api/session/{watch.session}/prompt", {"text": f"[scene:json:{ADA}] one", "metadata": {"format": format_}})
+    stream.idle(watch.session, since=at)
+    said = [row for row in server.api.get(f"/api/session/{watch.session}/message")["data"] if row["type"] == "assistant"]
+    assert [row["metadata"]["structured"] for row in said if "metadata" in row] == [json.loads(ADA)]
+    at = stream.mark()
+    server.api.post(f"/v1/sessions/{watch.session}/messages", {"message": f"[scene:json:{ADA}] two", "format": format_})
+    stream.idle(watch.session, since=at)
+    items = [event["data"].get("item", {}) for event in server.api.get(f"/v1/sessions/{watch.session}/events")["events"]]
+    values = [item["metadata"]["value"] for item in items if "value" in (item.get("metadata") or {})]
+    assert values == [json.loads(ADA)] * 2

@@ -104,6 +104,10 @@ def kind_of(entry: entries.Entry) -> str:
     return entry.prompt.kind if isinstance(entry, entries.PromptEntry) else MESSAGES[type(entry)][0]
 
 
+STRUCTURED = "structured"
+"""Key of a message's metadata for the value of an answer in its prompt's schema, which OpenCode 2 has no field for."""
+
+
 def _step(entry: entries.StepEntry, session: Session) -> Mapping[str, Any]:
     time = present(created=entry.created_ms, streamed=entry.streamed_ms, completed=entry.completed_ms)
     wire: dict[str, Any] = {"time": time, "agent": entry.mode, "model": names.model_ref(entry.model)}
@@ -112,8 +116,13 @@ def _step(entry: entries.StepEntry, session: Session) -> Mapping[str, Any]:
         wire["retry"] = retry(entry.retry)
     if entry.finish is not None:
         wire |= names.finish(entry.finish)
-    if entry.failure is not None:
-        wire |= {"finish": "error", "error": names.error(entry.failure)}
+    message = session.messages.peek(entry.message_id)
+    answer = message.info if message is not None and isinstance(message.info, values.StepInfo) else None
+    if answer is not None and STRUCTURED in answer.extra:
+        wire["metadata"] = {STRUCTURED: answer.extra[STRUCTURED]}
+    is_unfit = answer is not None and answer.error is not None and answer.error.code == values.NOT_STRUCTURED
+    if (failure := answer.error if answer is not None and is_unfit else entry.failure) is not None:
+        wire |= {"finish": "error", "error": names.error(failure)}
     wire |= step_cost(entry)
     snapshot: types.StepSnapshot = {}
     if entry.snapshot:

@@ -384,11 +384,15 @@ class MessageAttachment(Model):
 
 
 class MessageRequest(Model):
-    """A prompt. Our addition: `unattended`, as of a session; it wins over the session's until the next prompt."""
+    """A prompt. Our additions: `unattended`, as of a session; it wins over the session's until the next prompt.
+
+    `format`: {type: "json_schema", schema, retryCount?}. The answer's value is in a status item with the label `structured`.
+    """
 
     message: str
     attachments: list[MessageAttachment] = Field(default_factory=list[MessageAttachment])
     unattended: str | None = None
+    format: dict[str, Any] | None = None
 
 
 class PermissionReplyRequest(Model):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,17 +27,18 @@ MOST_RETRIES = 20
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)\n```", re.S)
 
 
-def check_format(format_: Mapping[str, Any]) -> None:
-    """Raise InvalidRequest, with the place, if `format` of a prompt cannot be served."""
-    if format_.get("type") == "text":
+def check_format(value: object, *above: str) -> None:
+    """Raise InvalidRequest, with the place, if `format` of a prompt cannot be served. In: the names above it in the body."""
+    format_, place = obj(value), (*above, "format")
+    if value is None or format_.get("type") == "text":
         return
     if format_.get("type") != "json_schema":
-        raise InvalidRequest('Expected "text" | "json_schema"', path=("format", "type"))
+        raise InvalidRequest('Expected "text" | "json_schema"', path=(*place, "type"))
     if (fault := schema_fault(format_.get("schema"))) is not None:
-        raise InvalidRequest(f"This is no JSON schema: {fault[0]}", path=("format", "schema", *fault[1]))
+        raise InvalidRequest(f"This is no JSON schema: {fault[0]}", path=(*place, "schema", *fault[1]))
     retries = format_.get("retryCount", RETRIES)
     if type(retries) is not int or not 0 <= retries <= MOST_RETRIES:
-        raise InvalidRequest(f"Expected a whole number from 0 to {MOST_RETRIES}", path=("format", "retryCount"))
+        raise InvalidRequest(f"Expected a whole number from 0 to {MOST_RETRIES}", path=(*place, "retryCount"))
 
 
 def must_ask_again(

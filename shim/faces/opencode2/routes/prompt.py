@@ -30,8 +30,9 @@ from shim.sessions.prompts.command import UnknownCommand
 from shim.sessions.prompts.command import command as run_command
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.server_commands import templates
+from shim.sessions.prompts.structured_answers import check_format
 from shim.sessions.prompts.submit import first_text, submit
-from universal.lib.jsonvalue import JsonObject
+from universal.lib.jsonvalue import JsonObject, obj
 from universal.session.entries import PendingPrompt, PromptEntry
 from universal.session.model import Session
 from universal.session.user_prompt import PromptDetails, SkillText
@@ -130,7 +131,9 @@ async def prompt(ctx: Ctx, path: SessionPath, body: requests.PromptBody) -> obje
     """Accept a prompt. The same id with the same prompt is accepted once; with another prompt it is a 409."""
     parts, details = await _parts(ctx, path.sessionID, body)
     details = replace(details, kind="user", metadata=body.metadata or None)
-    prompt = PromptRequest((Text("", body.text), *parts), body.id, details=details)
+    format_ = obj(body.metadata).get("format")  # OpenCode 2 has no field for it
+    check_format(format_, "metadata")
+    prompt = PromptRequest((Text("", body.text), *parts), body.id, details=details, format=format_)
     return {"data": await _admit(ctx, path.sessionID, prompt, resume=body.resume is not False)}
 
 

@@ -19,6 +19,7 @@ from shim.http.streams import need_room
 from shim.lib.errors import InvalidRequest, SessionTerminated
 from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, terms_of_headers, unattended_policy_of
 from shim.sessions.prompts.prompt_request import PromptRequest
+from shim.sessions.prompts.structured_answers import check_format
 from shim.sessions.prompts.submit import submit
 from shim.sessions.session.session_state import SessionState
 from universal.events import EventType, ItemData, SessionEndedData, UniversalEvent
@@ -70,11 +71,12 @@ def _end_of_turn(state: SessionState, message_id: str) -> Callable[[UniversalEve
 async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
     if (await ctx.services.sessions.state(session_id)).is_terminated:
         raise SessionTerminated(session_id)
+    check_format(body.format)
     directory = ctx.services.sessions.index.record(session_id).directory
     parts = (Text("", body.message), *(_file(directory, attachment) for attachment in body.attachments))
     terms = terms_of_headers(ctx.request.headers)
     terms["unattended"] = unattended_policy_of(body.unattended, UNATTENDED_KEY) or terms["unattended"]
-    message_id = await submit(ctx.services.sessions, session_id, PromptRequest(parts, **terms))
+    message_id = await submit(ctx.services.sessions, session_id, PromptRequest(parts, format=body.format, **terms))
     await ctx.services.store.flush(session_id)
     return message_id
 

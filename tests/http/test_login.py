@@ -39,13 +39,28 @@ case "$*" in
 esac
 """
 
+SHOWS_LINK = r"""#!/bin/sh
+case "$*" in
+  "{words}") printf 'Visit:\n\nhttps://{host}/login?token=1\n\nWhen prompted, paste your code here: '; read code ;;
+  *) exit 1 ;;
+esac
+"""
+OTHERS = {
+    "amp": ("login", "ampcode.com", "code"),
+    "claude-agent-acp": ("--cli auth login --claudeai", "claude.com", "code"),
+    "codex-acp": ("cli login --device-auth", "auth.openai.com", "auto"),
+    "kimi": ("login", "auth.kimi.com", "auto"),
+}
+"""Program -> the words with which it logs in, where its link leads, and whether the page shows a code."""
+
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Live]:
     folder, home = tmp_path / "bin", tmp_path / "home"
     home.mkdir()
     folder.mkdir()
-    for name, script in (("claude", CLAUDE), ("codex", CODEX)):
+    others = {name: SHOWS_LINK.replace("{words}", row[0]).replace("{host}", row[1]) for name, row in OTHERS.items()}
+    for name, script in (("claude", CLAUDE), ("codex", CODEX), *others.items()):
         (folder / name).write_text(script)
         (folder / name).chmod(0o755)
     environ = {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(home)}
@@ -67,6 +82,13 @@ async def test_a_link_is_shown_and_its_code_typed(server: Live) -> None:
     assert "Invalid code. Log in again." in str(wrong.body)
     await begin(server, "claude")
     assert (await server.api.post(callback, {"method": 0, "code": "good"}, status=200)).body is True
+
+
+@pytest.mark.parametrize("agent", OTHERS)
+async def test_each_program_is_run_with_its_own_words(server: Live, agent: str) -> None:
+    _, host, method = OTHERS[agent]
+    told = await begin(server, agent)
+    assert (told["url"], told["method"]) == (f"https://{host}/login?token=1", method)
 
 
 async def test_a_device_code_is_shown_and_its_login_awaited(server: Live, tmp_path: Path) -> None:

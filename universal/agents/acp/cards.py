@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from universal.agent_spec import AgentAbilities, AgentProgram, AgentRules, Capabilities, LoginSigns, ProjectSettingsUse
+from universal.agent_spec import AgentAbilities, AgentProgram, AgentRules, Capabilities, LoginRun, LoginSigns, ProjectSettingsUse
 from universal.agents.acp.profiles import ABILITIES, CAPABILITIES, RULES, WRITTEN, Profile
 from universal.codec import Mode
 from universal.lib.jsonvalue import arr, obj
@@ -34,6 +34,7 @@ def _fields(table: Any) -> dict[str, Any]:
 
 _TABLES: Mapping[str, Callable[[Any], Any]] = {
     "modes": lambda table: tuple(Mode(name, *words) for name, words in obj(table).items()),
+    "login_run": lambda words: LoginRun(tuple(arr(words))),
     "login_signs": lambda table: LoginSigns(**_fields(table)),
     "sandbox": lambda table: SandboxUse(**_fields(table)),
     "project_settings": lambda table: ProjectSettingsUse(**_fields(table)),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from universal.agent_spec import EVERYTHING, AgentAbilities, AgentProgram, AgentRules, ProjectSettingsUse
+from universal.agent_spec import EVERYTHING, AgentAbilities, AgentProgram, AgentRules, LoginRun, ProjectSettingsUse
 from universal.claude_code import COMMANDS, INTERNAL_COMMANDS, OWN_FOLDER, OWN_RULES, SPARE, WITHHELD_COMMANDS
 from universal.claude_code import SANDBOX as CLAUDE_SANDBOX
 from universal.codec import Catalogue, Mode, Model
@@ -115,6 +115,7 @@ WRITTEN: tuple[Profile, ...] = (
             npm=("@agentclientprotocol/claude-agent-acp",),
             install_hint="Install it with `npm install -g @agentclientprotocol/claude-agent-acp`.",
             login_hint="Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY.",
+            login_run=LoginRun(("--cli", "auth", "login", "--claudeai"), takes_code=True),
             key_variables=("ANTHROPIC_API_KEY",),
             spare=SPARE,
         ),  # no `login`: it makes a session also when it is not logged in
@@ -154,6 +155,7 @@ WRITTEN: tuple[Profile, ...] = (
             install_hint="Install it with `npm install -g @agentclientprotocol/codex-acp`.",
             login="session",
             login_hint="Run `codex login` in a terminal, or set OPENAI_API_KEY.",
+            login_run=LoginRun(("cli", "login", "--device-auth")),
             key_variables=("OPENAI_API_KEY", "CODEX_API_KEY"),
             no_spare="Its handshake begins a conversation, which would be left empty in Codex's list.",
         ),

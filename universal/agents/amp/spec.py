@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from universal.agent_spec import AgentAbilities, AgentProgram, AgentRules, AgentSpec, Capabilities, LoginSigns, ProjectSettingsUse
+from universal.agent_spec import (
+    AgentAbilities,
+    AgentProgram,
+    AgentRules,
+    AgentSpec,
+    Capabilities,
+    LoginRun,
+    LoginSigns,
+    ProjectSettingsUse,
+)
 from universal.agents.amp.wire import CATALOGUE, MODES, NAME
 from universal.codec import Codec, IdFactory
 from universal.permissions import Enforcement
@@ -29,6 +38,7 @@ AMP = AgentSpec(
         npm=("@ampcode/cli",),
         install_hint="Install Amp with `npm install -g @ampcode/cli`, then run `amp login`.",
         login_hint="Run `amp login` in a terminal, or set AMP_API_KEY.",
+        login_run=LoginRun(("login",), takes_code=True),
         login_signs=LoginSigns(("AMP_API_KEY",), ("~/.local/share/amp/secrets.json",)),
         key_variables=("AMP_API_KEY",),
     ),

@@ -27,7 +27,7 @@ PIECES = 2_000
 LONE_PIECES = 40
 TURN_S = 60.0
 IN_A_BURST, ALONE, FILES = 14, 70, 25
-A_PROMPT = 495
+A_PROMPT = 498
 """From the body of a request to the write to the agent, with one client that reads the events of it."""
 WRITES = ("shim/processes/agent_pipes.py", "AgentProcess.write")
 

@@ -143,7 +143,8 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
 
 
 async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
-    check_format(body.format)
+    if body.format is not None:  # here the way of a prompt is counted in calls
+        check_format(body.format)
     prompt_request = replace(body.body(), **terms_of_headers(ctx.request.headers))
     message_id = await submit(ctx.services.sessions, session_id, prompt_request, reply=not body.noReply)
     await ctx.services.store.flush(session_id)

@@ -19,7 +19,7 @@ from universal.lib.jsonvalue import JsonObject
 
 CUTS = 6
 """Places of a recording at which a server ends."""
-NAMES = [name for name in recordings.names() if recordings.is_ours(name)]
+NAMES = [name for name in recordings.names() if recordings.is_ours(name) or name.startswith("amp/")]
 
 
 class CallStore:

@@ -89,35 +89,33 @@ class JournalPositions:
     """The `Positions` of a hub whose clients go on at the next server. In: the newest event of all journals."""
 
     def __init__(self, newest: str) -> None:
-        self._last = digits_of(newest)
-        self._event: Progress | None = None
+        self._last = Progress(digits_of(newest)).encode()
+        self._event = ""
+        """What all positions of the event have that is being published; empty for one of no journal."""
+        self._shown = 0
 
     def begin(self, change: object) -> None:
         """As `Positions.begin`."""
-        self._event = _place_of(change)
+        self._event, self._shown = "", 0
+        if isinstance(change, SessionChanges) and change.event_id:
+            self._event = f"{SEPARATOR}{digits_of(change.event_id)}{SEPARATOR}{change.together:x}{SEPARATOR}"
 
     def next(self, moment: str) -> tuple[str, str]:
         """As `Positions.next`."""
-        if (event := self._event) is not None:
-            event = self._event = event._replace(shown=event.shown + 1)
-        return moment[4:] + (event or Progress(self._last)).encode(), moment
+        if not self._event:
+            return moment[4:] + self._last, moment
+        self._shown += 1
+        return f"{moment[4:]}{self._event}{self._shown:x}", moment
 
     def end(self, change: object) -> None:
         """As `Positions.end`. Also of a change that no face was asked for."""
-        self._event = None
-        if (event := _place_of(change)) is not None:
-            self._last = event.id
+        self._event = ""
+        if isinstance(change, SessionChanges) and change.event_id:
+            self._last = SEPARATOR + digits_of(change.event_id)
 
     def renew(self, position: str) -> str:
         """As `Positions.renew`."""
-        return local_part(position) + Progress(self._last).encode()
-
-
-def _place_of(change: object) -> Progress | None:
-    """The place of a change that an event of a journal has made, with none of its events shown."""
-    if not isinstance(change, SessionChanges) or not change.event_id:
-        return None
-    return Progress(digits_of(change.event_id), change.together)
+        return local_part(position) + self._last
 
 
 class _Gap(NamedTuple):

@@ -227,6 +227,8 @@ class SessionActor:
     ) -> None:
         self.deps = deps
         self.main = state
+        if deps.tapes is not None:
+            deps.tapes.follow(state.journal)
         self.directory = directory
         self.native: dict[str, NativeSession] = native if native is not None else {}
         self.last_active_ms = deps.clock.now_ms()

@@ -28,6 +28,7 @@ from shim.lib.errors import StoreError
 from shim.lib.ids import tied_id
 from shim.processes.handle import AgentHandle
 from shim.processes.held_process import HeldProcess, Hold, HolderStart, NumberedLine, sweep
+from shim.sessions.session.session_journal import SessionJournal
 from shim.store.writer import GroupWriter
 from universal.codec import Codec, Interrupt, Output, PermissionReply, Prompt, QuestionReply, WriteLine
 from universal.host import CommandEnded, CommandOutput, HostDone
@@ -221,7 +222,9 @@ class Tape:
 
     def touch(self) -> None:
         """Something has changed: the row is written with it."""
-        if self.due is None and not self.is_over:
+        if self.is_over:
+            self._tapes.hold()
+        elif self.due is None:
             self._tapes.touch(self)
 
     def row(self) -> JsonObject | None:
@@ -302,6 +305,7 @@ class Tapes:
         """Whether agents go on when this server stops."""
         self._store = store
         self._touched: dict[Tape, None] = {}
+        self._holds = False
 
     def expect(self, session_id: str) -> Tape:
         """A tape for an agent that is to be started. Its holder starts already."""
@@ -318,15 +322,24 @@ class Tapes:
             log.warning("tape.path_too_long", folder=str(self.folder), do="Set data_dir to a shorter path.")
         return tape.hold.fits
 
-    def touch(self, tape: Tape) -> None:
-        """Hold back commits until the row of this tape is written, at the loop's next round."""
-        if not self._touched:
+    def follow(self, journal: SessionJournal) -> None:
+        """Hold back commits with each event of a journal."""
+        journal.on_queue = self.hold
+
+    def hold(self) -> None:
+        """Hold back commits until the loop's next round: a tape may follow, of the turn that begins."""
+        if not self._holds:
+            self._holds = True
             self._store.groups.begin_group()
             asyncio.get_running_loop().call_soon(self._settle)
+
+    def touch(self, tape: Tape) -> None:
+        """Hold back commits until the row of this tape is written, at the loop's next round."""
+        self.hold()
         self._touched[tape] = None
 
     def _settle(self) -> None:
-        touched, self._touched = self._touched, {}
+        touched, self._touched, self._holds = self._touched, {}, False
         for tape in touched:
             row = tape.row()
             self.put(tape, ROWS, tape.session_id, row)

@@ -26,8 +26,9 @@ cluster: .venv/.dev  ## NATS, servers with agents and a front on this machine: m
 cluster-chaos: .venv/.dev  ## faults on a cluster at work, its promises checked: make cluster-chaos [NODES=4] [SESSIONS=200] [SECONDS=180] [SEED=1] [SEEDS=1]
 	$(BIN)python -m tools.chaos --nodes $(or $(NODES),4) --sessions $(or $(SESSIONS),200) --seconds $(or $(SECONDS),180) --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1)
 
-outlive: .venv/.dev  ## turns over kill -9, restarts and aborts of their server, with a seed of chance
-	$(BIN)pytest -q tests/e2e/test_outlive.py -m "e2e" $(ARGS)
+outlive: .venv/.dev  ## turns over kill -9 at each place and at random, restarts and aborts: make outlive [SEED=1] [SEEDS=5]
+	$(BIN)pytest -v tests/process/test_outlive.py tests/process/test_control.py -m "" $(ARGS)
+	SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),5) $(BIN)pytest -v -n 0 tests/e2e/test_outlive.py -m "e2e" $(ARGS)
 
 test: .venv/.dev  ## all tests but the slow, the end-to-end ones, and those that measure (`make micro`)
 	$(BIN)pytest -q -n auto --dist worksteal --ignore=tests/micro $(ARGS)

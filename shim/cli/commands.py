@@ -14,14 +14,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
 from shim.cli import screen
 from shim.cli.flags import SERVE, WEB, EnvFile, Flags, Json, Server, Url, with_flags
 from shim.cli.imports import quick_imports
-from shim.cli.registry_commands import agents, log_errors, say_that_agents_are_asked
+from shim.cli.registry_commands import agents, log_errors, restart, say_that_agents_are_asked, service, stop
 from shim.cli.team_commands import TEAM, with_server
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
@@ -236,68 +236,9 @@ def config_unset(key: Annotated[str, typer.Argument(metavar="KEY", help="Name of
     typer.echo(f"Removed {key} from {path}. {job.effect(key, path)}")
 
 
-service = typer.Typer(no_args_is_help=True, help="Run this server as a service of this user. It needs systemd or launchd.")
+for command in (stop, restart):
+    cli.command()(command)
 cli.add_typer(service, name="service")
-
-
-@service.command(name="install")
-def service_install(
-    *,
-    on_demand: Annotated[bool, typer.Option("--on-demand", help="Start the server with its first client, not at login.")] = False,
-    harden: Annotated[bool, typer.Option("--harden", help="Forbid agents sudo and the like (docs/install.md).")] = False,
-    linger: Annotated[bool, typer.Option(help="Start the server with the machine, before you log in.")] = True,
-) -> None:
-    """Write the service and start it. It has the current PATH and settings. Keys are not copied. You may repeat it."""
-    from shim.cli import service as job
-
-    out = screen.console(sys.stdout)
-    raise typer.Exit(job.install(Settings.load(), out, on_demand=on_demand, harden=harden, linger=linger))
-
-
-@service.command(name="uninstall")
-def service_uninstall() -> None:
-    """Stop and remove the service. Settings, keys and sessions stay."""
-    from shim.cli import service as job
-
-    raise typer.Exit(job.uninstall(Settings.load(), screen.console(sys.stdout)))
-
-
-@service.command(name="start")
-def service_start() -> None:
-    """Start the service."""
-    _act("start")
-
-
-@service.command(name="stop")
-def service_stop() -> None:
-    """Stop the service. No client starts it again until `service start`."""
-    _act("stop")
-
-
-@service.command(name="restart")
-def service_restart() -> None:
-    """Stop the service and start it again."""
-    _act("restart")
-
-
-@service.command(name="status")
-def service_status() -> None:
-    """Show the service manager's status of the service."""
-    _act("status")
-
-
-@service.command(name="logs")
-def service_logs(
-    *, follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False
-) -> None:
-    """Show the log of the service."""
-    _act("logs", follow=follow)
-
-
-def _act(action: Any, *, follow: bool = False) -> None:
-    from shim.cli import service as job
-
-    raise typer.Exit(job.act(Settings.load(), action, follow=follow))
 
 
 @cli.command()

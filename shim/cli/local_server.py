@@ -58,16 +58,21 @@ def _urls(data_dir: Path) -> list[str]:
     return [server.url for server in present(data_dir).living.values() if server.url]
 
 
-def _status(settings: Settings, url: str) -> int:
-    """Return the status of a server's health request, or `SERVER_ERROR` if it does not answer."""
+def ask(settings: Settings, url: str) -> tuple[int, bytes]:
+    """Return status and body of a request to a server. Raises OSError (also for a refusal), ValueError, HTTPException. Blocks."""
     if not url.startswith(("http://", "https://")):
-        return SERVER_ERROR
+        raise ValueError("no URL of HTTP")
     # No proxy: it would see the password, and could not reach a server on loopback.
     handlers = [ProxyHandler({}), *([HTTPSHandler(context=trust(url))] if url.startswith("https:") else [])]
-    request = Request(f"{url}/global/health", headers=authorization(settings))  # noqa: S310 - of HTTP, see above
+    request = Request(url, headers=authorization(settings))  # noqa: S310 - of HTTP, see above
+    with build_opener(*handlers).open(request, timeout=LOOK_S) as answer:
+        return int(answer.status), answer.read()
+
+
+def _status(settings: Settings, url: str) -> int:
+    """Return the status of a server's health request, or `SERVER_ERROR` if it does not answer."""
     try:
-        with build_opener(*handlers).open(request, timeout=LOOK_S) as answer:
-            return int(answer.status)
+        return ask(settings, f"{url}/global/health")[0]
     except HTTPError as error:
         return error.code
     except (OSError, ValueError, HTTPException):

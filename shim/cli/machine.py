@@ -22,7 +22,7 @@ from shim.cli.transfer import version_of
 from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, describe
 from shim.lib.settings import Settings
 from shim.lib.version import OLD_AFTER_DAYS, Build, build
-from shim.processes.held_process import holders
+from shim.processes.held_process import agents_of, holders
 from shim.processes.sandbox import Tool, find_tool
 
 Status = Literal["ok", "warning", "wrong"]
@@ -58,11 +58,12 @@ def examine(
 ) -> list[Check]:
     """Run all checks. Blocks. `server` is the URL of the server on this data directory, `service` its state or ""."""
     config = ConfigFiles(Path.home(), os.environ, tuple(map(str, settings.roots)))
+    held = holders(settings.data_dir / "held")
     return [
         check_server(server, server_version, build),
         check_port(settings, server, is_taken=_is_taken(settings.hostname, settings.port)),
         check_service(service, server),
-        *check_holders(holders(settings.data_dir / "held"), server),
+        *check_holders({place: (is_live, agents_of(place)) for place, is_live in held.items()}, server),
         check_container(settings.data_dir, os.environ, os.geteuid(), inside=any(map(os.path.exists, CONTAINER_FILES))),
         check_disk(settings.data_dir, _free_bytes(settings.data_dir)),
         check_clock(now.date(), build),
@@ -120,10 +121,15 @@ def check_service(state: str, server: str | None) -> Check:
     return Check("service", "wrong" if state == "failed" or server is None else "warning", state, remedy)
 
 
-def check_holders(found: Mapping[Path, bool], server: str | None) -> list[Check]:
-    """Check that no holder of an agent was killed. Nothing without holders. In: folder -> whether its holder lives."""
-    killed = [place.name for place, is_live in found.items() if not is_live]
-    text = f"{len(found) - len(killed)} agents outlive a server" + (f"; without a holder: {', '.join(killed)}" if killed else "")
+def check_holders(found: Mapping[Path, tuple[bool, Sequence[int]]], server: str | None) -> list[Check]:
+    """Check that no holder of an agent was killed. Nothing without holders.
+
+    In: folder -> whether its holder lives, and the agent's processes.
+    """
+    killed = [place.name for place, (is_live, _) in found.items() if not is_live]
+    agents = [f"{place.name} (pid {pids[0] if pids else 'gone'})" for place, (is_live, pids) in found.items() if is_live]
+    text = f"{len(agents)} agents outlive a server{': ' if agents else ''}{', '.join(agents)}"
+    text += f"; without a holder: {', '.join(killed)}" if killed else ""
     remedy = "A restart of the server removes them." if server is not None else "The next start of the server removes them."
     return [Check("holders", "warning", text, remedy) if killed else Check("holders", "ok", text)] if found else []
 

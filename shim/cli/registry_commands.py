@@ -1,14 +1,15 @@
-"""`opencode-shim agents` and `agents add`."""
+"""Declares `agents`, and what ends or renews the server: `stop`, `restart`, `service`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from shim.cli import screen
+from shim.cli.flags import Flags, with_flags
 from shim.cli.imports import quick_imports
 from shim.lib.settings import Settings
 
@@ -83,3 +84,93 @@ def add(
     command = acp_registry.make_ready(entry, Settings.load().data_dir, typer.echo)
     path = config_file.add_agent(name, command, entry.title, entry.env)
     typer.echo(f"Wrote agents.{name} into {path}. A running server needs a restart for it.")
+
+
+# --- the server --------------------------------------------------------------------------------------------
+
+
+@with_flags("data_dir")
+def stop(*, flags: Flags) -> None:
+    """End the servers of the data directory and their agents. Says what runs."""
+    from shim.cli import control as job
+
+    raise typer.Exit(job.stop(Settings.load(flags), screen.console(sys.stdout)))
+
+
+@with_flags("data_dir")
+def restart(*, flags: Flags) -> None:
+    """Let the servers begin again, as installed now. With `outlive` turns go on."""
+    from shim.cli import control as job
+
+    raise typer.Exit(job.restart(Settings.load(flags), screen.console(sys.stdout)))
+
+
+service = typer.Typer(no_args_is_help=True, help="Run this server as a service of this user. It needs systemd or launchd.")
+
+
+@service.command(name="install")
+def service_install(
+    *,
+    on_demand: Annotated[bool, typer.Option("--on-demand", help="Start the server with its first client, not at login.")] = False,
+    harden: Annotated[bool, typer.Option("--harden", help="Forbid agents sudo and the like (docs/install.md).")] = False,
+    linger: Annotated[bool, typer.Option(help="Start the server with the machine, before you log in.")] = True,
+) -> None:
+    """Write the service and start it. It has the current PATH and settings. Keys are not copied. You may repeat it."""
+    from shim.cli import service as job
+
+    out = screen.console(sys.stdout)
+    raise typer.Exit(job.install(Settings.load(), out, on_demand=on_demand, harden=harden, linger=linger))
+
+
+@service.command(name="uninstall")
+def service_uninstall() -> None:
+    """Stop and remove the service. Settings, keys and sessions stay."""
+    from shim.cli import service as job
+
+    raise typer.Exit(job.uninstall(Settings.load(), screen.console(sys.stdout)))
+
+
+@service.command(name="start")
+def service_start() -> None:
+    """Start the service."""
+    _act("start")
+
+
+@service.command(name="stop")
+def service_stop() -> None:
+    """Stop the service. No client starts it again until `service start`."""
+    _act("stop")
+
+
+@service.command(name="restart")
+def service_restart() -> None:
+    """Stop the service and start it again."""
+    _act("restart")
+
+
+@service.command(name="upgrade")
+def service_upgrade() -> None:
+    """Install the newest version, and restart the service. With `outlive` turns go on."""
+    from shim.cli import service as job
+
+    raise typer.Exit(job.upgrade(Settings.load()))
+
+
+@service.command(name="status")
+def service_status() -> None:
+    """Show the service manager's status of the service."""
+    _act("status")
+
+
+@service.command(name="logs")
+def service_logs(
+    *, follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False
+) -> None:
+    """Show the log of the service."""
+    _act("logs", follow=follow)
+
+
+def _act(action: Any, *, follow: bool = False) -> None:
+    from shim.cli import service as job
+
+    raise typer.Exit(job.act(Settings.load(), action, follow=follow))

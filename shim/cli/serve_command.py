@@ -26,6 +26,7 @@ from shim.cli.local_server import usable
 from shim.cli.registration import registration
 from shim.cli.server import (
     DRAIN_EXTRA_S,
+    RENEW,
     STOP_S,
     ListenError,
     RunningServer,
@@ -42,6 +43,8 @@ from shim.lib.errors import ShimError
 from shim.lib.logging import configure
 from shim.lib.redaction import secrets_of
 from shim.lib.settings import LIVE, Settings, config_files
+from shim.processes import child_process
+from shim.processes.child_environment import child_environment
 
 # --- settings of a running server -------------------------------------------------------------------------------
 
@@ -166,7 +169,12 @@ def serve(flags: Mapping[str, Any], *, page: bool = False, browser: bool = False
     `page` adds the web UI, `register` names the server to clients of OpenCode 2 (`shim.cli.registration`).
     """
     with bounded_output():
-        return _serve(flags, page=page, browser=browser, register=register)
+        code = _serve(flags, page=page, browser=browser, register=register)
+    if code == RENEW:  # the same command in the same process, perhaps of a new version
+        sys.stdout.flush()
+        environment = child_environment({}, os.environ)  # with our passwords
+        child_process.replace([sys.executable, *sys.orig_argv[1:]], environment=environment)
+    return code
 
 
 def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool, register: bool) -> int:
@@ -216,7 +224,7 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool, register: boo
                 notifier.notify_stopping(settings.drain_s and settings.drain_s + DRAIN_EXTRA_S + STOP_S)
         return 0
 
-    return run(settings, sock, announce, on_hangup=reloader.ask)
+    return run(settings, sock, announce, on_hangup=reloader.ask, renews=True)
 
 
 def _apply(app: web.Application, settings: Settings) -> None:

@@ -2,7 +2,8 @@
 
     first Ctrl-C, SIGTERM           stop taking requests, end streams and agents, close the store: exit code 0
     SIGTERM with `drain_seconds`    let running turns end first (`shim.sessions.index.drain`), at most that long, or to the next
-    signal SIGHUP                          stop if our terminal is gone; else reload the settings (`shim.cli.serve_command`)
+    SIGHUP                          stop if our terminal is gone; else reload the settings (`shim.cli.serve_command`)
+    SIGUSR2                         stop as at SIGTERM, and let the command begin again in this process: RENEW
     second Ctrl-C                   end at once: 130
     not stopped after STOP_S        end at once: 1, also if the event loop hangs
 
@@ -68,7 +69,9 @@ LARGE_BYTES = 2**20
 """Memory blocks of this size or more go back to the system as soon as they are free."""
 FORCED_EXIT = 130
 STUCK_EXIT = 1
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+RENEW = -1
+"""Exit code of a server that is to begin again."""
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 
 MakeApp = Callable[[Settings], web.Application]
 
@@ -206,8 +209,11 @@ def run(
     make_app: MakeApp | None = None,
     stop_s: float = STOP_S,
     on_hangup: Callable[[], None] | None = None,
+    renews: bool = False,
 ) -> int:
     """Serve on `sock` until `during` returns or a signal comes. Returns the exit code of `during`, or 0 for a signal.
+
+    In: `renews`, whether SIGUSR2 stops it with RENEW as its exit code; else that signal does nothing.
 
     `on_hangup` is called in the event loop at a SIGHUP that does not come from the loss of our terminal. Without it such a
     SIGHUP stops the server. Raises ShimError if the application cannot start, and whatever `during` raises.
@@ -220,7 +226,7 @@ def run(
     watchdog = _Watchdog(stop_s, settings.drain_s + DRAIN_EXTRA_S)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(settings, sock, tls, during, make_app or _application, watchdog, on_hangup))
+            return runner.run(_serve(settings, sock, tls, during, make_app or _application, watchdog, on_hangup, renews=renews))
     finally:
         watchdog.close()
         sock.close()
@@ -234,10 +240,12 @@ async def _serve(
     make_app: MakeApp,
     watchdog: _Watchdog,
     on_hangup: Callable[[], None] | None,
+    *,
+    renews: bool,
 ) -> int:
     task = asyncio.current_task()
     assert task is not None
-    with _signals(task, watchdog, on_hangup, drains=settings.drain_s > 0) as stop:
+    with _signals(task, watchdog, on_hangup, drains=settings.drain_s > 0, renews=renews) as stop:
         gc.disable()
         app = make_app(settings)
         # No handler_cancellation: a client that hangs up must not leave its request half done.
@@ -269,9 +277,9 @@ async def _serve(
                 raise
             if site is not None and stop.is_draining:
                 await _drain(app, partial(_stop_listening, site, sock), settings.drain_s)
-            if stop.names[0] == "SIGTERM":  # of a service manager, which starts it again
+            if stop.names[0] in ("SIGTERM", "SIGUSR2"):  # of a service manager, which starts it again, or of `restart`
                 _leave_agents(app)
-            return 0
+            return RENEW if stop.names[0] == "SIGUSR2" else 0
         finally:
             stop.is_draining = False
             stop.names.append("stopping")
@@ -362,9 +370,16 @@ class _Watchdog:
 
 @contextmanager
 def _signals(
-    task: asyncio.Task[int], watchdog: _Watchdog, on_hangup: Callable[[], None] | None = None, *, drains: bool = False
+    task: asyncio.Task[int],
+    watchdog: _Watchdog,
+    on_hangup: Callable[[], None] | None = None,
+    *,
+    drains: bool = False,
+    renews: bool = False,
 ) -> Generator[_StopState]:
     """Handle stop signals: the first cancels `task`, a further Ctrl-C ends the process. In: `drains`, whether SIGTERM drains.
+
+    `renews`: whether SIGUSR2 is one. Else it does nothing.
 
     The handlers are Python's, not the loop's: a second Ctrl-C must work also if the loop hangs.
     """
@@ -376,6 +391,8 @@ def _signals(
     def on_signal(number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGHUP and on_hangup is not None and not (had_terminal and not has_terminal()):
             loop.call_soon_threadsafe(on_hangup)
+            return
+        if number == signal.SIGUSR2 and not renews:
             return
         is_first, was_draining = not stop.names, stop.is_draining
         stop.is_draining = is_first and drains and number == signal.SIGTERM

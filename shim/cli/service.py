@@ -131,6 +131,7 @@ def property_list(plan: Plan) -> str:
         "ThrottleInterval": RESTART_S,
         "ExitTimeOut": STOP_S,
         "ProcessType": "Interactive",
+        "AbandonProcessGroup": plan.outlive,  # holders have groups of their own; none of them is a child to end
         "StandardOutPath": str(plan.log),
         "StandardErrorPath": str(plan.log),
         "SoftResourceLimits": {"NumberOfFiles": OPEN_FILES, "Core": 0},
@@ -172,7 +173,7 @@ SYSTEMD: Mapping[Action, tuple[tuple[str, ...], ...]] = {
 }
 LAUNCHD: Mapping[Action, tuple[tuple[str, ...], ...]] = {
     "start": (("launchctl", "kickstart", "{target}"),),
-    "stop": (("launchctl", "kill", "SIGTERM", "{target}"),),
+    "stop": (("launchctl", "kill", "SIGINT", "{target}"),),
     "restart": (("launchctl", "kickstart", "-k", "{target}"),),
     "status": (("launchctl", "print", "{target}"),),
     "logs": (("tail", "-n", "200", "{log}"),),
@@ -314,9 +315,7 @@ def uninstall(settings: Settings, out: screen.Console) -> int:
 
 def act(settings: Settings, action: Action, *, follow: bool = False) -> int:
     """Run an action of the service manager in this terminal, and return its exit code. Raises ServiceError."""
-    service_manager = manager(settings)
-    if not any(path.exists() for path in service_manager.files(Plan((), (), Path.home()))):
-        raise ServiceError("The service is not installed: opencode-shim service install")
+    service_manager = _manager_of_service(settings)
     code = 0
     for argv in service_manager.commands(action):
         words = (*argv, "-f") if follow else argv
@@ -327,6 +326,36 @@ def act(settings: Settings, action: Action, *, follow: bool = False) -> int:
         except KeyboardInterrupt:  # how `logs -f` ends
             return 0
     return code
+
+
+def _manager_of_service(settings: Settings) -> Manager:
+    """The manager of the installed service. Raises ServiceError."""
+    service_manager = manager(settings)
+    if not any(path.exists() for path in service_manager.files(Plan((), (), Path.home()))):
+        raise ServiceError("The service is not installed: opencode-shim service install")
+    return service_manager
+
+
+def upgrade(settings: Settings) -> int:
+    """Install the newest version with the program that has installed this one, and restart the service. Raises ServiceError."""
+    _manager_of_service(settings)
+    argv = upgrade_command(Path(sys.prefix))
+    try:
+        code = child_process.foreground(argv, environment=child_environment(os.environ, {})).wait()
+    except OSError as error:
+        raise ServiceError(f"Cannot start {argv[0]}: {error.strerror}. The service goes on as it was.") from error
+    if code:
+        raise ServiceError(f"`{' '.join(argv)}` failed with {code}. The service goes on as it was.")
+    return act(settings, "restart")
+
+
+def upgrade_command(prefix: Path) -> tuple[str, ...]:
+    """The command that upgrades the installation in a folder: by uv or pipx, which have made it, or by pip."""
+    if (prefix / "uv-receipt.toml").exists():
+        return ("uv", "tool", "upgrade", NAME)
+    if (prefix / "pipx_metadata.json").exists():
+        return ("pipx", "upgrade", NAME)
+    return (str(prefix / "bin" / "python"), "-m", "pip", "install", "--upgrade", NAME)
 
 
 def state(settings: Settings) -> str:

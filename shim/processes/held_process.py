@@ -409,6 +409,11 @@ def holders(folder: Path) -> dict[Path, bool]:
     return found
 
 
+def agents_of(place: Path) -> list[int]:
+    """The processes of the agent whose holder has this folder, its own first. Blocks."""
+    return sorted(process.pid for process in process_family.members(process_family.NO_LEADER, place.name))
+
+
 def sweep(folder: Path, kept: Collection[str], now_ms: int) -> int:
     """Remove what holders have left that were killed, and end their agents. Blocks. Out: their number.
 

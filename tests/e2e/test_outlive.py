@@ -25,6 +25,7 @@ from .support.wire import Json, Stream, fold, texts, tools
 TOOL = find_tool(os.environ.get("PATH", os.defpath))
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 TURN_S = 90
+SEEDS = range(first := int(os.environ.get("SEED", "1")), first + int(os.environ.get("SEEDS", "1")))
 SECRET = "planted-secret-of-an-mcp-server"
 WORDS = 200
 """Of the text that streams over the kills, ten a second: time for three restarts."""
@@ -162,7 +163,7 @@ def test_an_open_permission_is_answered_to_the_next_server(server: Bench, kill: 
     assert texts(until_idle(server, session))[-1] == "You said: once more"
 
 
-@pytest.mark.parametrize("seed", [int(os.environ.get("SEED", "1"))], ids=lambda seed: f"seed-{seed}")
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"seed-{seed}")
 def test_text_streams_on_over_kills_at_random(server: Bench, seed: int) -> None:
     chance = random.Random(seed)
     session = server.api.session()

@@ -9,6 +9,8 @@ A prompt is a word and what it is about:
     exec ARG...     a program without a shell
     elsewhere LINE  as run, in another directory
     allow CALL      asks a person, and says the answer
+    attack FOLDER   sends the holders in a folder what a server would, with all that it knows; says how many let it in
+    flood N         says so many lines
     WORD // WORD    one after the other
 
 With an argument it appends each line that it gets to that file.
@@ -17,6 +19,8 @@ With an argument it appends each line that it gets to that file.
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 from itertools import count
 from pathlib import Path
@@ -76,6 +80,23 @@ def run(call: str, **command: Any) -> str:
     return json.dumps({"ended": ended, "output": output, "gone": gone.get("error", {}).get("code")})
 
 
+def is_let_in(place: Path) -> bool:
+    """Whether a holder takes a line from us, with the values of our environment or nothing as its secret."""
+    guesses = {bytes(32), *(value.encode()[:32].ljust(32, b"\0") for value in os.environ.values())}
+    found = False
+    for secret in guesses:
+        with socket.socket(socket.AF_UNIX) as holder:
+            holder.settimeout(5)
+            holder.connect(str(place))
+            body = b"\x02" + secret + bytes(8)
+            holder.sendall(len(body).to_bytes(4, "little") + b"A" + body)
+            try:
+                found = found or bool(holder.recv(1))
+            except OSError:
+                continue
+    return found
+
+
 def answer(text: str, number: int) -> str:
     if " // " in text:
         return " ".join(answer(step, 10 * number + place) for place, step in enumerate(text.split(" // ")))
@@ -94,6 +115,12 @@ def answer(text: str, number: int) -> str:
         told = ask("session/request_permission", toolCall={"toolCallId": call, "title": rest}, options=options)
         update("tool_call_update", toolCallId=call, status="completed")
         return str(told["result"]["outcome"].get("optionId"))
+    if word == "attack":
+        return f"{sum(map(is_let_in, Path(rest).glob('*/s')))} of {len(list(Path(rest).glob('*/s')))}"
+    if word == "flood":
+        for step in range(int(rest)):
+            say(f"{step} ")
+        return "done"
     if word == "background":
         return str(ask("terminal/create", command=rest)["result"])
     if word == "many":

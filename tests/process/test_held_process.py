@@ -13,6 +13,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.process.support import BOUND_S, NumberedProcess, Nursery, ProcessLog,
 from universal.launch import LaunchSpec
 
 MEMORY_KIB = 8 * 1024
+NOBODY = 65_534
 FIXTURES = Path(__file__).resolve().parents[2] / "compat_fixtures" / "holder"
 HOLDERS = {int(path.name.split(".")[0].removeprefix("holder_")): path for path in FIXTURES.iterdir()}
 """Version that it speaks -> a holder as it was. It may run while a newer server comes."""
@@ -267,6 +269,20 @@ async def test_only_its_person_can_read_it(tmp_path: Path) -> None:
     assert str(folder).encode() not in environment
     assert process.hold.token.encode() in environment
     await process.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+async def test_another_user_reads_no_tape() -> None:
+    """All folders above are open to everybody."""
+    with TemporaryDirectory() as top:
+        Path(top).chmod(0o755)
+        process, seen = await begin(Path(top), "echo.py")
+        await seen.wait_for_line(b"ready")
+        for words in (["cat", f"{process.hold.folder}/tape"], ["ls", str(process.hold.folder)]):
+            refusal = await asyncio.create_subprocess_exec(*words, user=NOBODY, group=NOBODY, extra_groups=(), stderr=PIPE)
+            _, why = await refusal.communicate()
+            assert b"Permission denied" in why
+        await process.stop()
 
 
 async def test_a_holder_is_small(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def play(place: Place) -> None:
     messages = place.call("GET", f"/session/{session}/message")
     said = [part["text"] for message in messages[1:] for part in message["parts"] if part["type"] == "text"]
     assert [message["info"]["role"] for message in messages] == ["user", "assistant", "assistant"], messages
-    assert said == ['allow_once {"content": "some notes"}'], said
+    assert said == ['allow_once {"content": "some notes"}'], (said, (place.home / "log").read_text()[-3000:])
     events = wait_for(lambda: (found := place.events(session))["turn.ended"] and found, TURN_S, "no end is stored")
     assert (events["turn.started"], events["turn.ended"], events["error"]) == (1, 1, 0), events
     assert events["permission.requested"] == events["permission.resolved"] > 0, events
@@ -214,3 +214,55 @@ def test_a_turn_goes_on_wherever_its_server_is_killed(top: Path, point: str) -> 
             if not place.crashes:
                 break
     assert 1 < number < MOST, number
+
+
+@pytest.fixture
+def open_request(top: Path) -> Iterator[tuple[Place, str]]:
+    """A server whose agent waits for a permission, and the session."""
+    with run_place(top, "never", 1) as place:
+        session = place.call("POST", "/session", {})["id"]
+        text = f"attack {top / 'data' / 'held'} // allow touch x"
+        place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
+        wait_for(lambda: place.call("GET", "/permission"), TURN_S, lambda: (top / "log").read_text()[-3000:])
+        yield place, session
+
+
+def test_an_agent_cannot_answer_its_own_permission(open_request: tuple[Place, str]) -> None:
+    """It finds the socket, and is not let in."""
+    place, session = open_request
+    [request] = place.call("GET", "/permission")
+    place.call("POST", f"/permission/{request['id']}/reply", {"reply": "reject"})
+    wait_for(lambda: session not in place.call("GET", "/session/status"), TURN_S, "the turn does not end")
+    said = [part.get("text") for message in place.call("GET", f"/session/{session}/message") for part in message["parts"]]
+    assert "0 of 1 reject_once" in said, said
+
+
+def test_a_tape_goes_with_its_session(open_request: tuple[Place, str]) -> None:
+    place, session = open_request
+    held, rows = place.home / "data" / "held", "SELECT count(*) FROM value WHERE namespace LIKE 'tape%'"
+
+    def count_rows() -> int:
+        with closing(sqlite3.connect(f"file:{place.home / 'data' / 'opencode-shim.db'}?mode=ro", uri=True)) as database:
+            return int(database.execute(rows).fetchone()[0])
+
+    assert len(list(held.iterdir())) == 1
+    assert count_rows() > 1
+    place.call("DELETE", f"/session/{session}")
+    wait_for(lambda: not list(held.iterdir()) and not count_rows(), CALL_S, "something is left")
+
+
+def test_ten_thousand_lines_are_taken_up(top: Path) -> None:
+    """The text goes on where it was, and comes once."""
+    with run_place(top, "never", 1) as place:
+        session = place.call("POST", "/session", {})["id"]
+        text = "flood 10000 // allow touch x"
+        place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
+        [request] = wait_for(lambda: place.call("GET", "/permission"), TURN_S, lambda: (top / "log").read_text()[-3000:])
+        assert place.process is not None
+        place.process.kill()
+        assert place.call("GET", "/permission") == [request], (top / "log").read_text()[-3000:]
+        place.call("POST", f"/permission/{request['id']}/reply", {"reply": "once"})
+        wait_for(lambda: session not in place.call("GET", "/session/status"), TURN_S, "the turn does not end")
+        messages = place.call("GET", f"/session/{session}/message")
+        said = "".join(part["text"] for message in messages[1:] for part in message["parts"] if part["type"] == "text")
+        assert said == "".join(f"{step} " for step in range(10_000)) + "done allow_once"

@@ -278,7 +278,8 @@ class SessionInfo(Model):
 
     `status`: as in OpenCode. `unattended`: what happens now to requests that nobody answers. `waitingSince`: when the oldest open
     request, also of a subagent, was made; absent if none is open. `node`: the server of the cluster that has the session, as in
-    `GET /v1/x-nodes`; absent without a cluster, or if none has it at present.
+    `GET /v1/x-nodes`; absent without a cluster, or if none has it at present. `outlives`: whether the running turn goes on when
+    the server restarts or dies; absent without a turn.
     """
 
     sessionId: str
@@ -300,6 +301,7 @@ class SessionInfo(Model):
     unattended: str | None = None
     waitingSince: int | None = None
     node: str | None = None
+    outlives: bool | None = None
 
 
 class SessionListResponse(Model):

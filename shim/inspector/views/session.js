@@ -14,7 +14,7 @@ const isOver = (session, info) => (session.trace.behind || session.link === "loa
 function head(app, session, info) {
   const ended = isOver(session, info)
   const state = ended ? "ended" : session.state
-  const facts = [info?.agent, info?.model, info?.agentMode, info?.permissionMode === "default" ? null : info?.permissionMode]
+  const facts = [info?.outlives ? "outlives the server" : null, info?.agent, info?.model, info?.agentMode, info?.permissionMode === "default" ? null : info?.permissionMode]
   return html`<div class="head">
     <a class="back" href="#/" aria-label="All sessions">←</a>
     <h2>${session.talk.info?.title || info?.title || session.id}</h2>

@@ -107,10 +107,16 @@ def watch(actor: SessionActor, tape: Tape) -> None:
     tape.touch()
 
 
+def outlives(actor: SessionActor) -> bool:
+    """Whether the running turn of a session can go on when this server ends."""
+    tape = actor.process.tape
+    return tape is not None and actor.main.machine.busy and tape.row() is not None
+
+
 def leave(actor: SessionActor, tapes: Tapes | None) -> bool:
     """Let a working agent go on without this server. False if it is to be ended."""
     tape = actor.process.tape
-    if tapes is None or not tapes.leaves or tape is None or not actor.main.machine.busy or tape.row() is None:
+    if tapes is None or not tapes.leaves or tape is None or not outlives(actor):
         return False
     tape.renew_lease(is_busy=True)
     actor.process.leave()

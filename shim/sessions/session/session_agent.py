@@ -169,6 +169,8 @@ class SessionAgent:
         tapes, tape = self._deps.tapes, self.tape
         if tapes is None or tape is None or reaches_by_us or not tapes.may_hold(tape, agent):
             if tape is not None:
+                if reaches_by_us:
+                    tape.give_up("its sandbox reaches its model by this server")
                 tape.end()
             self.tape = tape = None
         codec = agent.spec.make(self._deps.ids.factory() if tape is None else tape.new_id)

@@ -71,3 +71,36 @@ def test_an_installation_stops_socket_and_service_before_it_starts_them(on_deman
     stop, start = commands[-2:]
     assert stop == (*USER, "stop", SOCKET, SERVICE), "a socket does not move to another address while its service runs"
     assert start == (*USER, "start", *((SOCKET,) if on_demand else (SOCKET, SERVICE)))
+
+
+@pytest.mark.parametrize(("file", "command"), [("uv-receipt.toml", "uv"), ("pipx_metadata.json", "pipx"), ("", "python")])
+def test_an_upgrade_is_done_by_what_has_installed_it(file: str, command: str, tmp_path: Path) -> None:
+    if file:
+        (tmp_path / file).touch()
+    assert Path(service.upgrade_command(tmp_path)[0]).name == command
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_an_upgrade_restarts_the_service_if_it_did_not_fail(
+    code: int, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What each program was called with stands in a file."""
+    called = tmp_path / "called"
+    programs = {"uv": code, "systemctl": 0}
+    for name, ends_with in programs.items():
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >> {called}\nexit {ends_with}\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin:/usr/bin")
+    monkeypatch.setattr(service, "upgrade_command", lambda _: ("uv", "tool", "upgrade", "opencode-shim"))
+    with pytest.raises(ServiceError, match="not installed"):
+        service.upgrade(machine.settings)
+    machine.install()
+    if code:
+        with pytest.raises(ServiceError, match=r"failed with 3\. The service goes on"):
+            service.upgrade(machine.settings)
+    else:
+        assert service.upgrade(machine.settings) == 0
+    restart = ["systemctl --user restart opencode-shim.service"]
+    assert called.read_text().splitlines() == ["uv tool upgrade opencode-shim", *([] if code else restart)]

@@ -17,6 +17,7 @@ from shim.lib.errors import InvalidRequest
 from shim.sessions.index.named_sessions import NewSession
 from shim.sessions.permissions.unattended_policy import caps_of
 from shim.sessions.placement import LABELS_KEY
+from shim.sessions.session.lost_turns import outlives
 from universal.session.values import SessionRecord
 
 
@@ -93,6 +94,8 @@ def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
     face, sessions = universal(ctx), ctx.services.sessions
     session_id, model, parent = record.id, record.model, record.parent_id
     status = sessions.statuses().get(session_id)
+    entry = sessions.index.find(session_id)
+    actor = None if entry is None else entry.actor
     return SessionInfo(
         sessionId=face.sessions.name_of(session_id),
         agent=sessions.index.agent_of(session_id),
@@ -113,4 +116,5 @@ def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
         unattended=str(sessions.requests.unattended_policy(session_id)),
         waitingSince=sessions.requests.waiting_since_ms(session_id),
         node=face.nodes.node_of(session_id),
+        outlives=outlives(actor) if actor is not None and actor.main.machine.busy else None,
     )

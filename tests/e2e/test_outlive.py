@@ -18,8 +18,9 @@ from shim.dev.record.homes import MCP_SERVER
 from shim.processes.sandbox import find_tool
 
 from .support.bench import CLAUDE, DATABASE, Bench, bench, nightly
-from .support.children import processes_with, wait_for
+from .support.children import connections_to, processes_with, wait_for
 from .support.scenes import CONFIG
+from .support.tui import tui
 from .support.wire import Json, Stream, fold, texts, tools
 
 TOOL = find_tool(os.environ.get("PATH", os.defpath))
@@ -136,6 +137,23 @@ def test_a_stream_goes_on_with_the_last_id_of_the_server_before(claude: Bench, p
     assert len({event["id"] for event in events}) == len(events)
     if path == "/event":
         assert fold(events, session) == claude.api.messages(session)
+
+
+def test_a_person_at_the_tui_answers_the_next_server(claude: Bench) -> None:
+    """The picture of the README: asked, `kill -9`, a start, allowed, "Done", one idle."""
+    terminal = tui(claude.place, claude.url)
+    claude.later(terminal.close)
+    terminal.submit("[scene:bash:touch made.txt] make")
+    terminal.wait("(?s)Permission required.*Allow once", TURN_S)
+    claude.restart(kill=True)
+    wait_for(lambda: connections_to(claude.shim.port) > 0, TURN_S, "the TUI does not come back")
+    terminal.wait("(?s)Permission required.*Allow once", TURN_S)
+    terminal.key("Enter", pause_s=0.5)
+    terminal.wait("Done!", TURN_S)
+    [session] = claude.api.get("/session?roots=true")
+    assert texts(until_idle(claude, session["id"]))[-1] == "Done!"
+    assert (claude.place.project / "made.txt").exists()
+    check_one_turn(claude, session["id"])
 
 
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])

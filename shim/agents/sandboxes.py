@@ -300,6 +300,8 @@ def programs(program: str, environ: Mapping[str, str]) -> Iterator[str]:
     for path in (Path(program), Path(os.path.realpath(program))):
         modules = [folder for folder in path.parents if folder.name == "node_modules"]
         folders.append(modules[-1] if modules else path.parent)
+        if (venv := path.parent.parent).joinpath("pyvenv.cfg").exists():  # its interpreter is a link that leads elsewhere
+            folders += [venv, Path(os.path.realpath(path.with_name("python"))).parent]
     for folder in folders:
         library = folder.with_name("lib")  # beside `bin` of Node, Python and the like
         for found in (folder, *([library] if folder.name == "bin" and folder.parent.name != ".local" else [])):

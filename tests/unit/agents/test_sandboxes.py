@@ -164,6 +164,18 @@ def test_programs_are_seen_with_what_they_load_and_no_home(tmp_path: Path) -> No
     }
 
 
+def test_a_python_agent_is_seen_with_its_interpreter_elsewhere(tmp_path: Path) -> None:
+    """As `uv tool install` and `make adopt` install one: the interpreter of its environment is a link."""
+    tool, base = tmp_path / "tools" / "agent", tmp_path / "python" / "3.12"
+    for folder in (tool / "bin", tool / "lib", base / "bin", base / "lib"):
+        folder.mkdir(parents=True)
+    for file in (tool / "pyvenv.cfg", tool / "bin" / "agent", base / "bin" / "python3.12"):
+        file.touch()
+    (tool / "bin" / "python").symlink_to(base / "bin" / "python3.12")
+    seen = set(programs(str(tool / "bin" / "agent"), {"HOME": str(tmp_path / "home"), "PATH": ""}))
+    assert seen >= {f"{tool}", f"{tool}/bin", f"{tool}/lib", f"{base}/bin", f"{base}/lib"}
+
+
 def test_a_process_without_a_network_reaches_its_model_alone(tmp_path: Path) -> None:
     (tmp_path / ".codex").mkdir()
     config = (

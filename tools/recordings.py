@@ -79,6 +79,11 @@ Run again so on 2026-11-23, on the same machine with a load of 7 to 11: Pi 1.7 m
 (4.6 before), codex-acp 1.8, Qwen Code 3.2, and OpenCode 5.8 with a load of 12 (8.7 before). The reports below that name other
 times were written before. Steps by hand: none.
 
+First adoptions on 2026-11-29, two cores with a load of 7 to 12 by other work: Kimi Code 5.1 minutes, Gemini CLI 6.1, fast-agent 7.0,
+Mistral Vibe 9.1, Copilot CLI 9.5, Kilo 23.4. Each said "needs code" at first: the reports below name what was missing, most of it
+names of tools, and what a card must say that its agent lacks. After that 21 tests over HTTP held with Kimi Code in 2.0 minutes, with
+Mistral Vibe in 3.2 and with fast-agent in 3.1.
+
 ## How do I adopt a new version of OpenCode as a client?
 
     make adopt-client VERSION=1.18.34

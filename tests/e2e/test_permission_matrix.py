@@ -126,7 +126,9 @@ class Case:
                 self.server.api.post(f"/question/{properties['id']}/reject")
                 continue
             asked.append(properties["permission"])
-            self.server.api.post(f"/permission/{properties['id']}/reply", {"reply": reply or "reject"})
+            # fast-agent asks before each read: what the row is not about does not stand in the way of it.
+            own = bool(_row_requests(self.row, asked[-1:]))
+            self.server.api.post(f"/permission/{properties['id']}/reply", {"reply": reply or "reject" if own else "once"})
 
     def _at_rest(self, stream: Stream, watch: Watch, at: int) -> None:
         stream.quiet(0.6)
@@ -153,7 +155,7 @@ def _holds(case: Case) -> None:
         return
     assert not row.happened(seen), f"{case.action} happened although it is denied"
     assert _row_requests(row, asked) == [], "what is denied is not asked"
-    assert seen.requests, "the model was asked"
+    assert seen.requests, f"the model was asked: {json.dumps(seen.messages)[-2000:]}"
     if case.mode == "plan" and row.writes:
         return  # plan mode edits nothing, whatever the rules say
     if case.driver.is_switched_off(case.action, case.mode):

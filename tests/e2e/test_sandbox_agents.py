@@ -39,7 +39,8 @@ FREE = {"*": "allow", "bash": "allow"}
 RULES_ALL: Json = {**RULES, "external_directory": "deny", "webfetch": "deny"}
 SECRET, FAR_SECRET, PAGE = "magenta-inside", "indigo-outside", "ochre-page"
 FIRST = "what the first prompt says"
-MODES = {**dict.fromkeys(("opencode", "opencode-acp", "kilo"), "build"), "codex-acp": "full-access"}
+MODES = {"codex-acp": "full-access"}
+"""An agent's loosest mode, where that is not `bypass`, or `build` if it has none."""
 TELL_NOTHING = ("gemini",)
 """Agents that tell nothing of what a command has written, so that no card can say what was refused."""
 CASES = ["claude", "codex", *nightly("pi", "claude-agent-acp", "opencode-acp", "opencode")]
@@ -100,7 +101,9 @@ def keys_in(said: str) -> set[str]:
 def play(bed: Bench, watch: Watch, stream: Stream, scene: str) -> str:
     """One turn in the agent's loosest mode; every request is accepted, and trust declined. Gives all that tools have said."""
     at, before = stream.mark(), len(bed.model.requests())
-    bed.api.prompt(watch.session, f"[scene:{scene}] {FIRST}", agent=MODES.get(bed.agent, "bypass"))
+    modes = {mode.id for mode in agents()[AGENTS[bed.agent].provider].abilities.modes}
+    mode = MODES.get(bed.agent, "bypass" if "bypass" in modes else "build")
+    bed.api.prompt(watch.session, f"[scene:{scene}] {FIRST}", agent=mode)
     while True:
         event = stream.wait(lambda e: e["type"] in ("session.idle", *ASKS), since=at, timeout_s=TURN_S)
         at = next(n for n, (_, seen) in enumerate(stream.events) if seen is event) + 1
@@ -122,7 +125,7 @@ def test_denied_things_do_not_happen_whatever_a_command_does(agent: str, page: s
         stream = Stream(bed.api)
         watch = Watch.on(bed.api, stream)
         said = play(bed, watch, stream, f"bash:{command}")
-        assert "edit=" in said, f"the command ran: {said[-3000:]}"
+        assert "edit=" in said, f"the command ran: {said[-3000:]} {bed.api.messages(watch.session)}"
         shown = set(agents()[AGENTS[agent].provider].rules.sandbox.shown)
         assert keys_in(said) == set(KEYS) - shown, "the row of the registry says what the kernel holds"
         assert not (bed.place.project / "made.txt").exists()

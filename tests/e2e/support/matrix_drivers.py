@@ -287,13 +287,20 @@ _GAPS: Mapping[str, Mapping[tuple[str, str], str]] = {
 }
 """Agent with a card -> what is not held, which `Enforcement.missing` says of all that such an agent neither asks nor brings."""
 
+_BOUND = "An agent reads and writes through this server in the session's own directories alone, whatever a person accepts."
+_HELD: Mapping[str, Mapping[tuple[str, str], str]] = {
+    "fast-agent": {("read outside", "build"): _BOUND, ("write outside", "build"): _BOUND},
+}
+"""Agent with a card -> what does not happen though a person accepts it."""
+
 
 def _card(name: str) -> Driver:
     """The driver of an agent with a card: what it can and in which modes stands there."""
     abilities = agents()[name].abilities
     modes = tuple(mode.id for mode in abilities.modes if mode.id in ("build", "bypass"))
     scenes = {action: scene for action, scene in _CARD_SCENES.items() if ROWS[action].key not in abilities.lacks}
-    return Driver(modes=modes, scenes=scenes, in_e2e=frozenset(), gaps=_GAPS.get(name, {}))
+    gaps, held = _GAPS.get(name, {}), _HELD.get(name, {})
+    return Driver(modes=modes, scenes=scenes, in_e2e=frozenset(), gaps=gaps, held_anyway=held)
 
 
 ADOPTED_DRIVERS: Mapping[str, Driver] = {

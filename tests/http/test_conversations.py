@@ -47,6 +47,8 @@ async def test_two_that_open_one_at_once_get_one_session(v1: Face, tmp_path: Pat
     write(tmp_path / "home", IDS[0], v1.live.directory)
     answers = await asyncio.gather(*(v1.call("open_stored", agent="claude", id=IDS[0]) for _ in range(3)))
     assert len({answer["sessionId"] for answer in answers}) == 1
+    (listed,) = (await v1.call("list_sessions"))["sessions"]
+    assert (listed["nativeSessionId"], listed["resumeCommand"]) == (IDS[0], f"claude --resume {IDS[0]}")
     assert len((await v1.live.api.get("/session", status=200)).body) == 1
 
 

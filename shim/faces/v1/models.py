@@ -279,7 +279,7 @@ class SessionInfo(Model):
     `status`: as in OpenCode. `unattended`: what happens now to requests that nobody answers. `waitingSince`: when the oldest open
     request, also of a subagent, was made; absent if none is open. `node`: the server of the cluster that has the session, as in
     `GET /v1/x-nodes`; absent without a cluster, or if none has it at present. `outlives`: whether the running turn goes on when
-    the server restarts or dies; absent without a turn.
+    the server restarts or dies; absent without a turn. `resumeCommand`: goes on with the conversation in the agent's own program.
     """
 
     sessionId: str
@@ -299,6 +299,7 @@ class SessionInfo(Model):
     parentSessionId: str | None = None
     status: Literal["idle", "busy", "retry"] | None = None
     unattended: str | None = None
+    resumeCommand: str | None = None
     waitingSince: int | None = None
     node: str | None = None
     outlives: bool | None = None

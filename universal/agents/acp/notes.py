@@ -51,6 +51,22 @@ class Notes:
         if compacting:
             yield self.ctx.status("compaction", None, {"phase": "failed" if failed else "completed", "auto": False}, raw)
 
+    def compaction(self, update: Msg, raw: Json) -> Iterator[Fact]:
+        """Report a compaction that the agent tells of (`session.compaction`), also one that a prompt has asked for."""
+        is_wanted, status = self._compacting, get_text(update, "status")
+        if status == "in_progress" and not is_wanted:
+            yield self.ctx.status("compaction", None, {"phase": "started", "auto": True}, raw)
+        elif status in ("completed", "failed", "cancelled"):
+            self._compacting = False
+            phase = "completed" if status == "completed" else "failed"
+            yield self.ctx.status("compaction", get_text(update, "error") or None, {"phase": phase, "auto": not is_wanted}, raw)
+
+    def notice(self, update: Msg, raw: Json) -> Iterator[Fact]:
+        """Report a notice of the agent (`session.notices`)."""
+        text = "\n".join(filter(None, (get_text(update, "title"), get_text(update, "description"))))
+        if text:
+            yield self.ctx.status("notice", text, {}, raw)
+
     def title(self, title: str, raw: Json) -> Iterator[Fact]:
         """Report the agent's title of the conversation when it changes.
 

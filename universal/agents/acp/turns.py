@@ -466,6 +466,8 @@ class Turns:
     TELLS: ClassVar[dict[str, Callable[[Any, Msg, Json], Iterator[Output]]]] = {
         "plan": lambda turns, update, raw: turns._conn.notes.plan(update, raw),
         "usage_update": _usage,
+        "notice": lambda turns, update, raw: turns._conn.notes.notice(update, raw),
+        "compaction_update": lambda turns, update, raw: turns._conn.notes.compaction(update, raw),
         "session_info_update": _info,
         "available_commands_update": lambda turns, update, raw: turns._conn.notes.commands(update, raw),
         "current_mode_update": lambda turns, update, raw: turns._conn.notes.current_mode(update, raw),

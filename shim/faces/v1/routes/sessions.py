@@ -89,6 +89,14 @@ def _directory(base: str, named: str) -> str:
     return directory
 
 
+def _resume_command(ctx: Ctx, session_id: str) -> str | None:
+    """The command that goes on with the session's conversation in the agent's own program, if one is known."""
+    index = ctx.services.sessions.index
+    agent, id_ = ctx.services.agents.get(index.agent_of(session_id)), index.native_id(session_id)
+    store = agent.spec.abilities.conversations if agent is not None else None
+    return store.command.format(id=id_) or None if store is not None and id_ else None
+
+
 def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
     """Convert a session's record to the form of `/v1`."""
     face, sessions = universal(ctx), ctx.services.sessions
@@ -110,6 +118,7 @@ def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
         variant=model.variant or None if model is not None else None,
         title=record.title or None,
         nativeSessionId=sessions.index.native_id(session_id),
+        resumeCommand=_resume_command(ctx, session_id),
         openCodeSessionId=session_id,
         parentSessionId=face.sessions.name_of(parent) if parent else None,
         status=status.type if status is not None else "idle",

@@ -36,7 +36,7 @@ from universal.codec import (
     WriteLine,
 )
 from universal.events import ErrorData, EventType, ItemData, PermissionData, Source, UniversalEvent
-from universal.items import ToolResultPart
+from universal.items import ItemKind, ToolResultPart
 from universal.launch import Exit, LaunchOptions
 from universal.turn import Input
 
@@ -662,3 +662,32 @@ def test_a_session_for_a_discovery_is_removed_again(can: tuple[str, ...], method
     capabilities = {**AGENT["agentCapabilities"], "sessionCapabilities": {name: {} for name in can}}  # type: ignore[dict-item]
     talk = Talk().ready({**AGENT, "agentCapabilities": capabilities})
     assert [msg["method"] for msg in lines(talk.codec.discard())] == ([method] if method else [])
+
+
+def test_notices_and_compactions_of_the_agent_are_shown() -> None:
+    talk = Talk().ready()
+    talk.send(Prompt(key="p", text="hi"))
+    talk.update("notice", severity="warning", title="Slow network", description="It tries again.")
+    talk.update("compaction_update", compactionId="c", status="in_progress")
+    talk.update("compaction_summary_chunk", compactionId="c", content={"type": "text", "text": "so far"})
+    talk.update("compaction_update", compactionId="c", status="completed")
+    told = [out.data.item for out in talk.outputs if isinstance(out, Fact) and isinstance(out.data, ItemData)]
+    shown = [(item.content[0].label, item.content[0].detail, item.metadata) for item in told if item.kind is ItemKind.STATUS]
+    assert shown == [
+        ("notice", "Slow network\nIt tries again.", {}),
+        ("compaction", None, {"phase": "started", "auto": True}),
+        ("compaction", None, {"phase": "completed", "auto": True}),
+    ]
+    assert talk.codec.counters().get("ignored:compaction_summary_chunk") == 1
+
+
+def test_a_compaction_by_a_prompt_ends_once() -> None:
+    talk = Talk(waits=True).ready()
+    talk.send(Prompt(key="p", text="/compact", compact=True))
+    for status in ("in_progress", "failed"):
+        talk.update("compaction_update", compactionId="c", status=status)
+    talk.answer("session/prompt", {"stopReason": "end_turn"})
+    talk.run_out()
+    told = [out.data.item for out in talk.outputs if isinstance(out, Fact) and isinstance(out.data, ItemData)]
+    phases = [item.metadata["phase"] for item in told if item.kind is ItemKind.STATUS and item.metadata]
+    assert phases == ["started", "failed"]

@@ -41,7 +41,12 @@ def result(made: Talk, method: str, id_: str) -> Any:
 
 def test_announced_client_capabilities() -> None:
     able = Talk().launch().written_lines()[0]["params"]["clientCapabilities"]
-    assert able == {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True, "elicitation": {"form": {}}}
+    assert able == {
+        "fs": {"readTextFile": True, "writeTextFile": True},
+        "terminal": True,
+        "session": {"notices": {}, "compaction": {}},
+        "elicitation": {"form": {}},
+    }
 
 
 def test_files() -> None:

@@ -298,6 +298,22 @@ def test_a_tool_of_the_persons_mcp_server_runs_for_the_next_server(claude: Bench
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.skipif(bool(TOOL.why), reason=f"no sandbox can be made here: {TOOL.why}")
+def test_a_turn_that_reaches_its_model_by_the_server_ends_with_it() -> None:
+    """In `strict`: the log and `/v1` say so before."""
+    with bench(CLAUDE, SHIM_OUTLIVE="true", SHIM_SANDBOX="strict") as server:
+        session = server.api.session()
+        server.api.prompt(session, "[scene:bash:touch made.txt] make")
+        request_of(server)
+        assert "its sandbox reaches its model by this server" in server.shim.child.log()
+        [told] = server.api.get("/v1/sessions")["sessions"]
+        assert told["outlives"] is False
+        server.restart(kill=True)
+        assert session not in server.api.status()
+        assert server.api.get("/permission") == []
+        assert journal(server, session)["turn.ended"] == 1
+
+
 def test_a_turn_ends_with_its_server_without_the_setting() -> None:
     with bench(CLAUDE) as server:
         session = server.api.session()

@@ -10,19 +10,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from shim.agents.directory import Agent
 from shim.lib.errors import InvalidRequest
+from shim.sessions.agent_tokens import SERVER
 from shim.sessions.feed import SessionChanges
 from shim.sessions.index.manager import SessionManager
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
 from universal.session.changes import ServersReported
-from universal.setup import TOOLS_SERVER
+from universal.setup import TAKES_NOTHING, TOOLS_SERVER
 
 McpStatus: TypeAlias = Literal["connected", "disabled", "failed", "needs_auth", "pending"]
 STATUSES: Mapping[str, McpStatus] = {"connected": "connected", "disabled": "disabled", "failed": "failed"}
 """Status in a session -> status. Every other one means that the agent needs a login."""
 LOOKED_AT = 3
 """Number of sessions that are read. Old sessions are not worth their loading."""
+OWN_LIMIT = 20
+"""Maximum MCP servers of one session."""
 KEPT_REPORTS = 200
 """Directories whose last report is remembered."""
 REPORT_LOOKS, LOOK_S = 100, 0.05
@@ -78,6 +82,28 @@ async def add(manager: SessionManager, directory: str, name: str, row: Mapping[s
     """Add an MCP server to the directory's set-up until the server stops. Raises LimitReached."""
     manager.deps.setups.add(directory, name, row)
     await _apply(manager, directory, name)
+
+
+def require_takers(agent: Agent | None, rows: Mapping[str, Any]) -> None:
+    """Raise InvalidRequest if a session's agent would not get MCP servers of its own, or if it may not have these."""
+    use = agent.spec.abilities.setup if agent is not None else TAKES_NOTHING
+    if agent is not None and (use.reads_own or "mcp" not in use.takes):
+        raise InvalidRequest(f"{agent.spec.title} takes no MCP servers from this server. Configure them in its own settings.")
+    if names := [name for name in rows if name in (TOOLS_SERVER, SERVER) or not name]:
+        raise InvalidRequest(f'"{names[0]}" is no name for an MCP server of a session.', path=("mcp",))
+    if len(rows) > OWN_LIMIT:
+        raise InvalidRequest(f"A session may have {OWN_LIMIT} MCP servers of its own.", path=("mcp",))
+
+
+async def give(manager: SessionManager, session_id: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
+    """Give a session MCP servers of its own until this server stops: at once where its agent can, else with the next prompt.
+
+    Raises SessionNotFound, and InvalidRequest as `require_takers`.
+    """
+    actor = await manager.actor(session_id)
+    require_takers(manager.deps.agents.get(manager.index.agent_of(session_id)), rows)
+    manager.deps.setups.give(session_id, rows)
+    actor.process.change_setup()
 
 
 async def switch(manager: SessionManager, directory: str, name: str, *, on: bool) -> None:

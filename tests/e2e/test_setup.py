@@ -128,6 +128,29 @@ def test_mcp_servers_of_the_configuration_act_and_have_a_state(agent: str) -> No
             assert "echo: hello" in call(server, open_watch(server), "new")["state"]["output"]
 
 
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex", "pi")])
+def test_a_session_of_v1_has_mcp_servers_of_its_own_also_while_it_runs(agent: str) -> None:
+    with remote_server() as (url, seen), bench(agent, config={}) as server:
+        server.models()
+        stream = open_watch(server).stream
+        peers = {"type": "local", "command": sys.executable, "args": [str(MCP_SERVER)], "env": {"TOKEN": SECRET}}
+        body = {"agent": agent, "directory": str(server.place.project), "mcp": {"quokka": peers}}
+        session = server.api.post("/v1/sessions/own", body)["openCodeSessionId"]
+        watch = Watch(server.api, stream, session, stream.mark())
+        assert "echo: hello" in call(server, watch, "quokka")["state"]["output"]
+        assert SECRET not in command_lines()
+        other = open_watch(server)
+        other.wait_for_end(other.prompt("[scene:text] say other"))
+        asked = next(row for row in server.model.requests() if row["body"].get("tools") and "say other" in json.dumps(row))
+        assert "quokka" not in json.dumps(asked["body"]["tools"]), "another session has it"
+        server.api.post("/v1/x-sessions/own/mcp", {"mcp": {"new": {"type": "remote", "url": url, "env": None}}})
+        if agent == "codex":  # the scripted model looks for a tool once in a conversation
+            watch.wait_for_end(watch.prompt("[scene:text] say more"))
+        else:
+            assert "echo: hello" in call(server, watch, "new")["state"]["output"]
+        wait_for(lambda: seen, REPORT_S, "the new server is not asked")
+
+
 def plant(place: Place) -> None:
     servers = {"planted": {"type": "local", "command": ["sh", "-c", f"touch {place.root}/ran; sleep 5"]}}
     (place.project / "opencode.json").write_text(json.dumps({"mcp": servers}))

@@ -298,3 +298,15 @@ async def test_a_proxy_names_who_has_signed_in(tmp_path: Path) -> None:
     (tmp_path / "direct").mkdir()
     async with live(tmp_path / "direct", **proxy) as server:
         assert (await House(server, tmp_path).ask("GET", "/session", {"X-Forwarded-User": "vera"}))[0] == 401
+
+
+async def test_mcp_servers_of_a_session_are_for_admins(house: House) -> None:
+    """They run programs, as those of `POST /mcp` do; a session without any is not."""
+    work = await house.add("wim", "work")
+    body = {"agent": "mock", "directory": str(house.server.directory), "mcp": {"x": {"type": "local", "command": "touch"}}}
+    status, words = await house.ask("POST", "/v1/sessions/own", work, body)
+    assert (status, "needs admin" in words) == (403, True), words
+    status, words = await house.ask("POST", "/v1/sessions/own", OWNER, body)
+    assert (status, "takes no MCP servers" in words) == (400, True), words
+    assert (await house.ask("POST", "/v1/sessions/own", work, {**body, "mcp": {}}))[0] == 200
+    assert (await house.ask("POST", "/v1/x-sessions/own/mcp", work, {"mcp": {}}))[0] == 403

@@ -82,6 +82,8 @@ async def test_a_session_has_the_id_that_its_maker_chose(v1: Face) -> None:
         ({"agent": "mock", "permissionMode": "fly"}, "mode_not_supported"),
         ({"agent": "mock", "directory": "not/there"}, "invalid_request"),
         ({"agent": "mock", "mcp": {"a": {"type": "local", "command": "x"}}}, "invalid_request"),
+        ({"agent": "mock", "mcp": {"a": {"type": "remote", "url": "http://x", "transport": "sse"}}}, "invalid_request"),
+        ({"agent": "mock", "mcp": {"a": {"type": "local"}}}, "invalid_request"),
         ({"agent": "mock", "skills": {"sources": []}}, "invalid_request"),
     ],
 )

@@ -231,8 +231,10 @@ class AgentModesResponse(Model):
 
 
 class CreateSessionRequest(Model):
-    """The session to create. `mcp` and `skills` are refused, because they belong to the agents' own settings.
+    """The session to create. `skills` is refused, because it belongs to the agents' own settings.
 
+    `mcp`: MCP servers of this session alone, by name, besides those of the person's set-up, until this server stops. `oauth`,
+    `bearerTokenEnvVar`, `envHeaders` and `transport` are refused; only an admin may give some.
     Our additions: `unattended`, what happens to requests that nobody answers: `wait`, `reject:SECONDS` or `rules`;
     `maxCost` (USD) and `maxTurnSeconds`, after which a person is asked whether it goes on;
     `serverLabels`, labels that the server must have, which runs the session: `KEY=VALUE[,...]`.
@@ -252,6 +254,12 @@ class CreateSessionRequest(Model):
     maxCost: float | None = None
     maxTurnSeconds: float | None = None
     serverLabels: str | None = None
+
+
+class SessionServers(Model):
+    """MCP servers of one session, in place of those it was given before, as in `CreateSessionRequest`."""
+
+    mcp: dict[str, Any]
 
 
 class AgentError(Model):

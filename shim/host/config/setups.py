@@ -100,6 +100,7 @@ class Setups:
         self._texts: dict[str, InstructionTexts] = {}
         self._current = current
         self._changes: dict[str, _Changes] = {}
+        self._of_sessions: dict[str, tuple[McpServer, ...]] = {}
         self._made: dict[tuple[str, bool, str, str], tuple[OpenCodeConfig, DirectorySetup]] = {}
         """Set-ups, and the configurations that they were made from. A change by a client removes all."""
 
@@ -206,6 +207,19 @@ class Setups:
             raise LimitReached("MCP servers of clients", SERVERS_LIMIT, "Name more of them in opencode.json.")
         changes.servers[name] = dict(row)
         changes.switches.pop(name, None)
+
+    def give(self, session_id: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
+        """Give one session MCP servers of its own, as in `mcp`, in place of those before. They hold until the server stops."""
+        self._of_sessions.pop(session_id, None)
+        self._of_sessions[session_id] = tuple(_server(name, row, None) for name, row in rows.items() if _is_on(row))
+        while len(self._of_sessions) > CHANGED_LIMIT:
+            del self._of_sessions[next(iter(self._of_sessions))]
+
+    def with_own(self, setup: DirectorySetup, session_id: str) -> DirectorySetup:
+        """A set-up with the session's own MCP servers, which replace others of their names."""
+        own = self._of_sessions.get(session_id, ())
+        names = {server.name for server in own}
+        return setup._replace(servers=(*(row for row in setup.servers if row.name not in names), *own)) if own else setup
 
     def switch(self, directory: str, name: str, *, on: bool) -> None:
         """Switch an MCP server on or off. Raises McpServerNotFound for a name that the directory does not have."""

@@ -305,7 +305,8 @@ class SessionAgent:
         """The directory's set-up as it is now. In: whether the agent has, or will have, the project's settings."""
         agent = self._deps.agents.get(self.agent or "")
         spec = agent.spec if agent is not None else None
-        setup = self._deps.setups.now(self._directory, self.chosen[0], spec, with_project=with_project)
+        setups = self._deps.setups
+        setup = setups.with_own(setups.now(self._directory, self.chosen[0], spec, with_project=with_project), self._session_id)
         self.edits.is_on = setup.has_formatters
         if self._deps.agent_tokens is None:
             return setup

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from shim.faces.v1.models import CreateSessionRequest, CreateSessionResponse, SessionInfo, SessionListResponse
+from shim.faces.v1.models import (
+    CreateSessionRequest,
+    CreateSessionResponse,
+    SessionInfo,
+    SessionListResponse,
+    SessionServers,
+)
 from shim.faces.v1.routes.endpoint import universal, v1
+from shim.host.config._generated.config_models import McpLocalConfig, McpRemoteConfig
 from shim.host.files.roots import require, visible_sessions
 from shim.http.forward import need_session_here
 from shim.http.operation import Ctx
-from shim.lib.errors import InvalidRequest
+from shim.lib.errors import InvalidRequest, RoleTooLow
+from shim.sessions import mcp_servers
 from shim.sessions.index.named_sessions import NewSession
 from shim.sessions.permissions.unattended_policy import caps_of
 from shim.sessions.placement import LABELS_KEY
 from shim.sessions.session.lost_turns import outlives
+from universal.lib.jsonvalue import arr, obj
 from universal.session.values import SessionRecord
 
 
@@ -28,10 +39,11 @@ class SessionPath(BaseModel):
 
 
 REFUSED_FIELDS = {
-    "mcp": "MCP servers belong to the agent: configure them there (`claude mcp add` and the like), and leave `mcp` out.",
     "skills": "Skills belong to the agent: install them where it looks for them, and leave `skills` out.",
 }
 """Fields of the document that this server refuses, and what to do instead."""
+OPENCODE_KEYS = {"env": "environment", "timeoutMs": "timeout"}
+"""Key of an MCP server in the document -> in OpenCode's configuration."""
 
 
 @v1("GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
@@ -48,6 +60,9 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
     for name, why in REFUSED_FIELDS.items():
         if getattr(body, name):
             raise InvalidRequest(why, None)
+    servers = _servers(ctx, body.mcp or {})
+    if servers:
+        mcp_servers.require_takers(ctx.services.agents.get(body.agent), servers)
     metadata = {LABELS_KEY: body.serverLabels}
     await need_session_here(ctx, _absolute(ctx.directory, body.directory or "."), body.agent, metadata)
     directory = await asyncio.to_thread(_directory, ctx.directory, body.directory or ".")
@@ -66,7 +81,37 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
     )
     project = await ctx.services.projects.identity(directory)
     session_id = await face.sessions.create(path.session_id, new_session, directory, project)
+    if servers:
+        await mcp_servers.give(ctx.services.sessions, session_id, servers)
     return CreateSessionResponse(healthy=True, openCodeSessionId=session_id)
+
+
+@v1("POST", "/v1/x-sessions/{session_id}/mcp", tag="sessions", form="none", errors=(400, 404))
+async def set_session_mcp(ctx: Ctx, path: SessionPath, body: SessionServers) -> None:
+    """Give a session MCP servers of its own, in place of those before: at once where its agent can, else by the next one."""
+    session_id = await universal(ctx).sessions.id_of(path.session_id)
+    await mcp_servers.give(ctx.services.sessions, session_id, _servers(ctx, body.mcp))
+
+
+def _servers(ctx: Ctx, rows: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """MCP servers of a request, in OpenCode's form. Raises InvalidRequest, and RoleTooLow: they run programs."""
+    if rows and not ctx.person.may("admin"):
+        raise RoleTooLow(ctx.person.name, ctx.person.role, "admin")
+    servers: dict[str, Mapping[str, Any]] = {}
+    for name, value in rows.items():
+        row = {OPENCODE_KEYS.get(key, key): entry for key, entry in obj(value).items() if entry is not None}
+        if isinstance(row.get("command"), str) or "args" in row:
+            command = row.get("command")
+            row["command"] = [*([command] if isinstance(command, str) else arr(command)), *arr(row.pop("args", []))]
+        model = McpRemoteConfig if row.get("type") == "remote" else McpLocalConfig
+        unknown = [key for key in row if key not in model.model_fields or key == "oauth"]
+        try:
+            servers[name] = model.model_validate(row, strict=True).model_dump(exclude_none=True)
+        except ValidationError as error:
+            unknown += [str(fault["loc"][0]) for fault in error.errors()]
+        if unknown:
+            raise InvalidRequest(f"The MCP server {name} cannot have this `{unknown[0]}`.", path=("mcp", name, unknown[0]))
+    return servers
 
 
 @v1("POST", "/v1/sessions/{session_id}/terminate", tag="sessions", form="none", errors=(400, 404))

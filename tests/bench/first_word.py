@@ -42,8 +42,7 @@ MEASURED = ("claude", "codex", "pi", "opencode", "claude-agent-acp")
 SESSIONS = 10
 TURN_S = 60
 SPARE_S = 60
-SETUP_SESSIONS = 3
-"""Few, so that ours and the agent alone come soon after each other: what else the machine does falls on both."""
+SETUP_SESSIONS = 12
 AT_REST_S = 0.05
 """Seconds of processor that agents at rest take, at most, while it is looked."""
 SERVERS = ("one", "two", "three")
@@ -121,8 +120,8 @@ def spares(port: int) -> int:
     return int(float(rows['opencode_shim_agents{state="spare"}']))
 
 
-def behind_shim(agent: str, *, has_spare: bool, servers: Sequence[str] = (), sessions: int = SESSIONS) -> work.Figures:
-    """Medians over `sessions` of our server. The first session does not count: the server loads what it needs then.
+def behind_shim(agent: str, *, has_spare: bool, servers: Sequence[str] = ()) -> work.Figures:
+    """Medians over SESSIONS of our server. The first session does not count: the server loads what it needs then.
 
     `servers`: names of MCP servers of the person's OpenCode configuration.
     """
@@ -135,7 +134,7 @@ def behind_shim(agent: str, *, has_spare: bool, servers: Sequence[str] = (), ses
             wait_for(lambda: _models(api, server.provider), SPARE_S, f"{agent} does not tell its models")
             rows: list[tuple[float, float]] = []
             sizes: list[int] = []
-            for _ in range(sessions + 1):
+            for _ in range(SESSIONS + 1):
                 if has_spare and rows:
                     wait_for(lambda: spares(server.port) == 1, SPARE_S, "no spare agent")
                     time.sleep(PREPARE_MS / 1000)
@@ -149,6 +148,41 @@ def behind_shim(agent: str, *, has_spare: bool, servers: Sequence[str] = (), ses
         finally:
             stream.close()
             server.close()
+
+
+def beside_alone(servers: Sequence[str]) -> tuple[work.Figures, work.Figures]:
+    """Claude Code with MCP servers behind our server, and alone: medians over SETUP_SESSIONS, one after the other in turn."""
+    with place_and_model() as (place, model), place_and_model() as (other, others_model):
+        local = {"type": "local", "command": [sys.executable, str(MCP_SERVER)]}
+        configure(place, {"mcp": dict.fromkeys(servers, local)})
+        environ = _claude_alone(other, others_model, servers)
+        server = Shim(place, agent="claude", model=model, SHIM_SPARE_AGENTS="0")
+        stream = Stream(server.port)
+        try:
+            api = Api(server.url, place.project)
+            wait_for(lambda: _models(api, server.provider), SPARE_S, "claude does not tell its models")
+            ours: list[float] = []
+            alone_: list[float] = []
+            for _ in range(SETUP_SESSIONS + 1):
+                session = api.session()
+                ours.append(prompt_server(api, stream, session))
+                api.call("DELETE", f"/session/{session}")
+                alone_.append(asyncio.run(_alone("claude", environ, other.project, 1))[0][0])
+            require_tools(model, servers)
+            require_tools(others_model, servers)
+            return {"first_s": median(ours[1:])}, {"first_s": median(alone_[1:])}
+        finally:
+            stream.close()
+            server.close()
+
+
+def _claude_alone(place: Place, model: Model, servers: Sequence[str]) -> dict[str, str]:
+    """The environment of Claude Code with MCP servers of its own settings."""
+    environ = place.env(**agents_environment(place, model.url, ("claude",)))
+    local = {"type": "stdio", "command": sys.executable, "args": [str(MCP_SERVER)]}
+    (place.home / ".claude").mkdir(exist_ok=True)
+    (place.home / ".claude" / ".claude.json").write_text(json.dumps({"mcpServers": dict.fromkeys(servers, local)}))
+    return environ
 
 
 def require_tools(model: Model, servers: Sequence[str]) -> None:
@@ -201,23 +235,15 @@ def behind_native() -> work.Figures:
             server.close()
 
 
-def alone(agent: str, servers: Sequence[str] = (), sessions: int = SESSIONS) -> work.Figures:
-    """The same of the agent's own program: from its start, and from the second prompt, to the first word on its stdout.
-
-    `servers`: names of MCP servers of Claude Code's own settings.
-    """
+def alone(agent: str) -> work.Figures:
+    """The same of the agent's own program: from its start, and from the second prompt, to the first word on its stdout."""
     with place_and_model() as (place, model):
         environ = place.env(**agents_environment(place, model.url, (agent,)))
-        if servers:
-            local = {"type": "stdio", "command": sys.executable, "args": [str(MCP_SERVER)]}
-            (place.home / ".claude").mkdir(exist_ok=True)
-            (place.home / ".claude" / ".claude.json").write_text(json.dumps({"mcpServers": dict.fromkeys(servers, local)}))
-        rows = asyncio.run(_alone(AGENTS[agent].provider, environ, place.project, sessions))
-        require_tools(model, servers)
+        rows = asyncio.run(_alone(AGENTS[agent].provider, environ, place.project, SESSIONS + 1))
         return _medians(rows[1:])
 
 
-async def _alone(provider: str, environ: dict[str, str], project: Path, sessions: int) -> list[tuple[float, float]]:
+async def _alone(provider: str, environ: dict[str, str], project: Path, processes: int) -> list[tuple[float, float]]:
     clock, store = SystemClock(), MemoryStore()
     await store.open()
     directory = AgentDirectory(
@@ -226,7 +252,7 @@ async def _alone(provider: str, environ: dict[str, str], project: Path, sessions
     await directory.start()
     await directory.settle()
     try:
-        return [await _one_process(directory, provider, str(project)) for _ in range(sessions + 1)]
+        return [await _one_process(directory, provider, str(project)) for _ in range(processes)]
     finally:
         await directory.close()
 

@@ -100,7 +100,8 @@ class Setups:
         self._texts: dict[str, InstructionTexts] = {}
         self._current = current
         self._changes: dict[str, _Changes] = {}
-        self._of_sessions: dict[str, tuple[McpServer, ...]] = {}
+        self.of_sessions: dict[str, tuple[McpServer, ...]] = {}
+        """Session -> MCP servers of its own."""
         self._made: dict[tuple[str, bool, str, str], tuple[OpenCodeConfig, DirectorySetup]] = {}
         """Set-ups, and the configurations that they were made from. A change by a client removes all."""
 
@@ -210,14 +211,14 @@ class Setups:
 
     def give(self, session_id: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
         """Give one session MCP servers of its own, as in `mcp`, in place of those before. They hold until the server stops."""
-        self._of_sessions.pop(session_id, None)
-        self._of_sessions[session_id] = tuple(_server(name, row, None) for name, row in rows.items() if _is_on(row))
-        while len(self._of_sessions) > CHANGED_LIMIT:
-            del self._of_sessions[next(iter(self._of_sessions))]
+        self.of_sessions.pop(session_id, None)
+        self.of_sessions[session_id] = tuple(_server(name, row, None) for name, row in rows.items() if _is_on(row))
+        while len(self.of_sessions) > CHANGED_LIMIT:
+            del self.of_sessions[next(iter(self.of_sessions))]
 
     def with_own(self, setup: DirectorySetup, session_id: str) -> DirectorySetup:
         """A set-up with the session's own MCP servers, which replace others of their names."""
-        own = self._of_sessions.get(session_id, ())
+        own = self.of_sessions.get(session_id, ())
         names = {server.name for server in own}
         return setup._replace(servers=(*(row for row in setup.servers if row.name not in names), *own)) if own else setup
 

@@ -306,7 +306,9 @@ class SessionAgent:
         agent = self._deps.agents.get(self.agent or "")
         spec = agent.spec if agent is not None else None
         setups = self._deps.setups
-        setup = setups.with_own(setups.now(self._directory, self.chosen[0], spec, with_project=with_project), self._session_id)
+        setup = setups.now(self._directory, self.chosen[0], spec, with_project=with_project)
+        if self._session_id in setups.of_sessions:
+            setup = setups.with_own(setup, self._session_id)
         self.edits.is_on = setup.has_formatters
         if self._deps.agent_tokens is None:
             return setup

@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
-from shim.http.access import PERSON, TOKEN_ID, access_of
+from shim.http.access import ACCESS, PERSON, TOKEN_ID
 from shim.http.people import OWNER, READING
 from shim.lib.clock import Clock
 
@@ -43,7 +43,7 @@ class Audit:
 
     def note(self, request: web.Request, status: int) -> None:
         """Note the answer to a request. Never waits."""
-        access = access_of(request)
+        access = request.app[ACCESS]  # not of the request: one may be refused before its gate
         resource = request.match_info.route.resource
         if request.method in READING or resource is None or not access.pairing.has_people:
             return

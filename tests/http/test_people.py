@@ -205,6 +205,7 @@ async def test_the_audit_log_says_who_has_asked_for_what(house: House, tmp_path:
     await house.ask("POST", "/session", OWNER, {})
     assert not file.exists(), "there is nobody else"
     vera, wim = await house.add("vera", "view"), await house.add("wim", "work")
+    assert (await house.ask("POST", "/session", {**wim, "Content-Encoding": "gzip"}))[0] == 400, "refused before the gate"
     for headers, status in ((vera, 403), (wim, 200), (as_("wrong"), 401)):
         assert (await house.ask("PATCH", f"/session/{house.inside}", headers, {"title": "new"}))[0] == status
     await house.ask("GET", "/session", wim)
@@ -215,12 +216,13 @@ async def test_the_audit_log_says_who_has_asked_for_what(house: House, tmp_path:
     assert [(row["person"], row["method"], row["route"], row["status"]) for row in rows] == [
         ("", "POST", "/api/people", 200),
         ("", "POST", "/api/people", 200),
+        ("", "POST", "/session", 400),
         ("vera", "PATCH", "/session/{sessionID}", 403),
         ("wim", "PATCH", "/session/{sessionID}", 200),
         ("", "PATCH", "/session/{sessionID}", 401),
     ]
-    assert {row["names"].get("sessionID") for row in rows[2:]} == {house.inside}
-    assert [bool(row["device"]) for row in rows] == [False, False, True, True, False]
+    assert {row["names"].get("sessionID") for row in rows[3:]} == {house.inside}
+    assert [bool(row["device"]) for row in rows] == [False, False, False, True, True, False]
     assert "new" not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
 

@@ -405,6 +405,10 @@ def test_a_call_without_a_result_delays_the_end_for_a_second() -> None:
 # --- handshakes and resumes, all agents of the registry -------------------------------------------------------------
 
 
+SLOW_S = {"copilot": 180.0, "kilo": 180.0}
+"""Seconds of agents whose card gives their first start more time (`handshake_s`)."""
+
+
 @pytest.mark.parametrize("agent", agents())
 @pytest.mark.parametrize("resume", [False, True])
 def test_an_agent_that_answers_nothing_is_stopped(agent: str, *, resume: bool) -> None:
@@ -415,7 +419,7 @@ def test_an_agent_that_answers_nothing_is_stopped(agent: str, *, resume: bool) -
     error = stop.error or {}
     assert error["code"] == ("session_not_found" if resume else "handshake_timeout")
     assert "did not answer" in str(error["message"])
-    assert bench.now_s <= kit.HANDSHAKE_S
+    assert bench.now_s <= SLOW_S.get(agent, kit.HANDSHAKE_S)
 
 
 @pytest.mark.parametrize("agent", agents())

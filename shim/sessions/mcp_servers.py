@@ -73,7 +73,7 @@ async def servers_of(manager: SessionManager, directory: str) -> list[McpServer]
     switches = manager.deps.setups.switches(directory, with_project=await is_trusted(manager, directory))
     rows = {name: McpServer(name, "pending" if on else "disabled") for name, on in switches.items()}
     for name, row in reports.items():
-        if switches.get(name, True) and name != TOOLS_SERVER:
+        if switches.get(name, not manager.deps.setups.is_former(name)) and name != TOOLS_SERVER:
             rows[name] = _server(name, row)
     return list(rows.values())
 

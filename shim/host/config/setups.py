@@ -102,6 +102,8 @@ class Setups:
         self._changes: dict[str, _Changes] = {}
         self.of_sessions: dict[str, tuple[McpServer, ...]] = {}
         """Session -> MCP servers of its own."""
+        self._former: dict[str, None] = {}
+        """Names of MCP servers that a session had once, the last ones."""
         self._made: dict[tuple[str, bool, str, str], tuple[OpenCodeConfig, DirectorySetup]] = {}
         """Set-ups, and the configurations that they were made from. A change by a client removes all."""
 
@@ -211,10 +213,15 @@ class Setups:
 
     def give(self, session_id: str, rows: Mapping[str, Mapping[str, Any]]) -> None:
         """Give one session MCP servers of its own, as in `mcp`, in place of those before. They hold until the server stops."""
-        self.of_sessions.pop(session_id, None)
+        former = dict.fromkeys(server.name for server in self.of_sessions.pop(session_id, ()))
+        self._former = dict(list((self._former | former).items())[-CHANGED_LIMIT:])
         self.of_sessions[session_id] = tuple(_server(name, row, None) for name, row in rows.items() if _is_on(row))
         while len(self.of_sessions) > CHANGED_LIMIT:
             del self.of_sessions[next(iter(self.of_sessions))]
+
+    def is_former(self, name: str) -> bool:
+        """Whether sessions had an MCP server of this name, and none has it now. Codex does not tell that one is gone."""
+        return name in self._former and not any(name == own.name for rows in self.of_sessions.values() for own in rows)
 
     def with_own(self, setup: DirectorySetup, session_id: str) -> DirectorySetup:
         """A set-up with the session's own MCP servers, which replace others of their names."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from shim.sessions import mcp_servers
-from shim.sessions.mcp_servers import McpReports
+from shim.sessions.mcp_servers import McpReports, servers_of
 from tests.support.scripted_model import World, ask
 from universal.codec import Fact
 from universal.events import EventType, ItemData
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.session.changes import ServersReported
+
+ROW = {"type": "local", "command": ["/bin/cat"]}
 
 
 def report(w: World, **servers: str) -> None:
@@ -51,4 +53,15 @@ async def test_the_memory_of_reports_is_bounded(w: World, monkeypatch: pytest.Mo
     report(w, near="connected")
     report(w, near="connected")
     assert told == ["/p", "/p"], "it was forgotten"
+    w.agent.end_turn()
+
+
+async def test_a_server_that_a_session_had_is_not_shown_once_it_is_taken_back(w: World) -> None:
+    """Codex goes on telling of it."""
+    session, setups = w.session(), w.manager.deps.setups
+    await ask(w, session)
+    report(w, own="connected", near="connected")
+    for rows, names in (({"own": ROW}, ["near", "own"]), ({}, ["near"]), ({"own": ROW}, ["near", "own"])):
+        setups.give(session, rows)
+        assert sorted(server.name for server in await servers_of(w.manager, "/p")) == names
     w.agent.end_turn()

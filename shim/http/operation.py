@@ -38,7 +38,7 @@ from shim.http.operations import OpenCode2Operation, Operation, RequestInput
 from shim.http.people import OWNER, Person, is_in, meet, without_secrets
 from shim.http.services import Services
 from shim.lib.complaints import fault
-from shim.lib.errors import InvalidRequest, Location, PayloadTooLarge, RequestError, SessionNotFound, place_text
+from shim.lib.errors import InvalidRequest, Location, PayloadTooLarge, RequestError, place_text
 from shim.lib.ids import ID_FORM, ID_LIMIT, is_id
 
 # --- bounds of bodies -------------------------------------------------------------------------------------------
@@ -65,6 +65,8 @@ TEXTS: Mapping[str, int] = {
 """Maximum characters of a text, by name."""
 PLACES = frozenset({"directory", "cwd", "path", "filePath", "worktree"})
 """Members that name a file or a directory, which must lie in the roots of the person that sends them."""
+ASKS = ("requestID", "permissionID", "formID")
+"""Names of a route for an ask, whose session may be another one than the route's."""
 NAMED_DEPTH = 4
 """Levels of a body whose names are checked. Deeper levels contain values of tools and other programs."""
 OPEN = frozenset({"metadata", "input", "config", "options", "format"})
@@ -347,17 +349,13 @@ def _sessions_of(body: Any) -> list[str]:
 
 
 async def _check_roots(services: Services, directory: str, names: Mapping[str, str], roots: Sequence[str]) -> None:
-    """Check the directories of the request and of its session. Raises OutsideRoots."""
+    """Check the directories of the request, of its session, and of the session whose ask it answers. Raises OutsideRoots."""
     await require(directory, roots)
-    session_id = names.get("sessionID")
-    if session_id is None and "requestID" in names:
-        session_id = services.sessions.requests.session_of(names["requestID"])
-    if session_id is not None:
-        try:
-            record = services.sessions.index.record(session_id)
-        except SessionNotFound:
-            return
-        await require(record.directory, roots)
+    asks = [services.sessions.requests.session_of(names[name]) for name in ASKS if name in names]
+    for session_id in (names.get("sessionID"), *asks):
+        record = services.sessions.index.find_record(session_id) if session_id is not None else None
+        if record is not None:
+            await require(record.directory, roots)
 
 
 def _first_values(request: web.Request) -> dict[str, str]:

@@ -178,6 +178,25 @@ async def test_a_body_may_not_name_what_lies_outside_of_the_roots(house: House) 
     assert (await house.ask("GET", "/file/content", headers, path="../other/secret.txt"))[1].count(SECRET) == 0
 
 
+async def test_an_ask_of_another_directory_is_not_answered_by_the_id_of_a_session_in_the_roots(house: House) -> None:
+    """The id of an ask is not told to who may not see it, but may be known."""
+    headers = await house.add("one", "work", house.server.directory)
+    body = {"parts": [{"type": "text", "text": "permission"}], "model": {"providerID": "mock", "modelID": "mock"}}
+    await house.server.api.post(f"/session/{house.outside}/prompt_async", body, headers=OWNER, status=204)
+    async with asyncio.timeout(WAIT_S):
+        while not (asks := json.loads((await house.ask("GET", "/permission", OWNER))[1])):
+            pass
+    [ask] = asks
+    for path, answer in (
+        (f"/permission/{ask['id']}/reply", {"reply": "once"}),
+        (f"/session/{house.inside}/permissions/{ask['id']}", {"response": "once"}),
+        (f"/api/session/{house.inside}/permission/{ask['id']}/reply", {"decision": {"type": "allow_once"}}),
+    ):
+        assert (await house.ask("POST", path, headers, answer))[0] == 403, path
+    assert json.loads((await house.ask("GET", "/permission", headers))[1]) == []
+    assert json.loads((await house.ask("GET", "/permission", OWNER))[1]) == asks
+
+
 async def test_streams_of_people_with_roots_have_only_events_in_them(house: House) -> None:
     headers = await house.add("one", "view", house.server.directory)
     for path in ("/global/event", "/api/event"):

@@ -47,7 +47,7 @@ def native_sessions_of(value: Any) -> dict[str, NativeSession]:
     }
 
 
-class AgentProcess(Protocol):
+class LiveAgent(Protocol):
     """The agent that runs for a session, if any."""
 
     codec: Codec | None
@@ -63,7 +63,7 @@ class Talker(Protocol):
     native: dict[str, NativeSession]
 
     @property
-    def process(self) -> AgentProcess: ...
+    def process(self) -> LiveAgent: ...
 
     def on_outputs(self, outputs: Sequence[Output]) -> None: ...
 

@@ -28,6 +28,7 @@ from shim.sessions.session.session_state import SessionState
 from shim.store.base import Store
 from shim.store.rows import event_of
 from shim.stream.positions import SEPARATOR, local_part
+from shim.stream.streams import MustReadAll
 
 log = structlog.get_logger()
 
@@ -46,10 +47,6 @@ MISSED_EVENTS = 4_096
 """Maximum events of all journals that are sent again."""
 NEVER = 1 << 62
 """The sequence of no event."""
-
-
-class MustReadAll(Exception):
-    """The client has missed too much, or has seen what is void. It reads the state anew."""
 
 
 @dataclass(frozen=True, slots=True)

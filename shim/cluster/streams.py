@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import structlog
 
 from shim.cluster.places import ReplayPositions, Viewpoint, event_id, hash_of
-from shim.cluster.replays import Gap, MustReadAll, Replays
+from shim.cluster.replays import Gap, Replays
 from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
 from shim.stream.encoder import Encoder
 from shim.stream.frame import Frame, Scope, normal_scope
 from shim.stream.hub import LOGGED_CHARS, Hub, wants
-from shim.stream.streams import Greeting, Streams
+from shim.stream.streams import Greeting, MustReadAll, Streams
 from shim.stream.subscription import Subscription
 
 REPLAY_S = 5.0

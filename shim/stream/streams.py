@@ -14,6 +14,10 @@ Greeting: TypeAlias = Callable[[Callable[[str], bool]], Sequence[StreamEvent]]
 """Makes events of the present state. In: whether this server shows a session (id) as the reader knows it, or later."""
 
 
+class MustReadAll(Exception):
+    """The client has missed too much, or has seen what is void or was not stored. It reads the state anew."""
+
+
 class Streams:
     """Adds readers to the hub of a server alone, which has all that a reader can have missed."""
 

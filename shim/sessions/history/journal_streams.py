@@ -29,7 +29,7 @@ from shim.stream.encoder import Encoder, StreamEvent
 from shim.stream.frame import Frame, Scope
 from shim.stream.hub import LOGGED_CHARS, Hub, wants
 from shim.stream.positions import SEPARATOR, local_part
-from shim.stream.streams import Greeting, Streams
+from shim.stream.streams import Greeting, MustReadAll, Streams
 from shim.stream.subscription import Subscription
 from universal.lib.ids import COUNTER_SPAN, MASK
 
@@ -44,11 +44,7 @@ DIGITS = 12
 log = structlog.get_logger()
 
 
-class MustReadAll(Exception):
-    """The client has missed too much, or has seen what was not stored. It reads the state anew."""
-
-
-class Progress(NamedTuple):
+class ReaderPlace(NamedTuple):
     """What a client has seen: all up to the event `id`; of the last `together` ones only `shown` events of its face, unless 0."""
 
     id: str
@@ -61,7 +57,7 @@ class Progress(NamedTuple):
         return f"{SEPARATOR}{self.id}{numbers}"
 
 
-def decode(last_event_id: str) -> Progress | None:
+def decode(last_event_id: str) -> ReaderPlace | None:
     """Decode a client's `Last-Event-ID`, or None if it tells nothing of journals."""
     _, _, shared = last_event_id.partition(SEPARATOR)
     id_, *numbers = shared.split(SEPARATOR)
@@ -71,7 +67,7 @@ def decode(last_event_id: str) -> Progress | None:
         together, count = (int(number, 16) for number in numbers) if numbers else (0, 0)
     except ValueError:
         return None
-    return Progress(id_, together, count) if 0 <= together <= MISSED_EVENTS and count >= 0 else None
+    return ReaderPlace(id_, together, count) if 0 <= together <= MISSED_EVENTS and count >= 0 else None
 
 
 def digits_of(event_id: str) -> str:
@@ -89,7 +85,7 @@ class JournalPositions:
     """The `Positions` of a hub whose clients go on at the next server. In: the newest event of all journals."""
 
     def __init__(self, newest: str) -> None:
-        self._last = Progress(digits_of(newest)).encode()
+        self._last = ReaderPlace(digits_of(newest)).encode()
         self._event = ""
         """What all positions of the event have that is being published; empty for one of no journal."""
         self._shown = 0
@@ -184,7 +180,7 @@ class JournalStreams(Streams):
         return await super().subscribe(hub, encoder, last_event_id=last_event_id, scope=scope, greeting=greeting)
 
     async def _go_on(
-        self, hub: Hub, encoder: Encoder[Any], seen: Progress, last_event_id: str, scope: Scope, greeting: Greeting
+        self, hub: Hub, encoder: Encoder[Any], seen: ReaderPlace, last_event_id: str, scope: Scope, greeting: Greeting
     ) -> Subscription:
         """Add a reader that has seen this. Raises MustReadAll, StoreError, and ValueError for ids of another form."""
         gaps = await self._gaps(seen)
@@ -210,7 +206,7 @@ class JournalStreams(Streams):
         subscription.extend_opening(frame for subject, frame in opening if subject not in replayed)
         return subscription
 
-    async def _gaps(self, seen: Progress) -> dict[str, _Gap]:
+    async def _gaps(self, seen: ReaderPlace) -> dict[str, _Gap]:
         """Session -> the rows that a client may have missed. Raises MustReadAll, StoreError."""
         near = await self._store.newest(lambda id_: distance(id_, seen.id) < -NEAR, MISSED_EVENTS)
         last = await self._find(seen, near)
@@ -226,7 +222,7 @@ class JournalStreams(Streams):
             raise MustReadAll("too many events")
         return gaps
 
-    async def _find(self, seen: Progress, near: Sequence[RowPlace]) -> EventRow:
+    async def _find(self, seen: ReaderPlace, near: Sequence[RowPlace]) -> EventRow:
         """The last event that a client has seen. Raises MustReadAll, StoreError."""
         for place in near:
             if abs(distance(place.event_id, seen.id)) <= NEAR:
@@ -239,7 +235,7 @@ class JournalStreams(Streams):
         return await self._store.rows(session_id, first - 1, last - first + 1, with_raw=False)
 
     async def _read(
-        self, hub: Hub, encoder: Encoder[Any], gap: _Gap, seen: Progress, until: str, scope: Scope
+        self, hub: Hub, encoder: Encoder[Any], gap: _Gap, seen: ReaderPlace, until: str, scope: Scope
     ) -> list[_MissedEvent]:
         """Read and encode the events of a session after what a client has seen, and before an id."""
         rows = [row for row in await self._rows(gap.session_id, gap.first, gap.last) if distance(row.event_id, until) < 0]
@@ -248,7 +244,7 @@ class JournalStreams(Streams):
         known = 0
         async for row, number, event in self._events(hub, encoder.face, gap.session_id, rows):
             id_, at = digits_of(row.event_id), distance(row.event_id, seen.id)
-            place = Progress(id_, 1, number)
+            place = ReaderPlace(id_, 1, number)
             if row.sequence <= gap.known:
                 known += 1
                 place, at = seen._replace(shown=known), 0

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from shim.cluster import replays as replays_module
 from shim.cluster.peers import Growth
 from shim.cluster.places import Places, Progress, Viewpoint, decode_viewpoint, hash_of
-from shim.cluster.replays import Gap, MustReadAll, Replays
+from shim.cluster.replays import Gap, Replays
 from shim.lib.errors import StoreError
+from shim.stream.streams import MustReadAll
 from tests.unit.cluster.test_places import MOMENT, change, publish
 
 OURS, THEIRS = ("ses_our1", "ses_our2"), ("ses_their1", "ses_their2")

@@ -10,11 +10,12 @@ import pytest
 
 from shim.cluster import streams
 from shim.cluster.places import Viewpoint
-from shim.cluster.replays import Gap, MustReadAll
+from shim.cluster.replays import Gap
 from shim.cluster.streams import ClusterStreams
 from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
 from shim.stream.hub import Hub
+from shim.stream.streams import MustReadAll
 from shim.stream.subscription import Subscription
 from tests.unit.stream.reading import drain, encoder, make_hub, numbered_event, numbers
 

@@ -20,16 +20,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from heapq import merge
 from pathlib import Path
 from types import ModuleType, NoneType
-from typing import Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_type_hints
 from urllib.parse import unquote, urlsplit
 
 from aiohttp import web
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from shim.host.files.roots import require, require_blocking
+from shim.host.files.roots import require, require_blocking, visible_sessions
 from shim.http import wire_json
 from shim.http.access import PERSON
 from shim.http.directory import resolve
@@ -38,8 +39,11 @@ from shim.http.operations import OpenCode2Operation, Operation, RequestInput
 from shim.http.people import OWNER, Person, is_in, meet, without_secrets
 from shim.http.services import Services
 from shim.lib.complaints import fault
-from shim.lib.errors import InvalidRequest, Location, PayloadTooLarge, RequestError, place_text
+from shim.lib.errors import InvalidRequest, Location, PayloadTooLarge, RequestError, SessionNotFound, place_text
 from shim.lib.ids import ID_FORM, ID_LIMIT, is_id
+
+if TYPE_CHECKING:
+    from universal.session.values import SessionRecord
 
 # --- bounds of bodies -------------------------------------------------------------------------------------------
 
@@ -131,6 +135,7 @@ OnRefusal: TypeAlias = Callable[[web.Request, RequestError], Awaitable[None]]
 """Called when a request of an operation is refused, before the answer."""
 Wire: TypeAlias = Literal[1, 2]
 """The generation of OpenCode's API that an operation belongs to. Extra routes count as 1."""
+Rewrite: TypeAlias = Callable[[RequestInput], RequestInput]
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
@@ -163,6 +168,15 @@ class Ctx:
     def roots(self) -> tuple[str, ...]:
         """The directories that the request may use; empty: all."""
         return roots_of(self.request, self.services)
+
+    async def list_sessions(self, search: str | None, *, mixed: bool = True) -> Sequence[SessionRecord]:
+        """The sessions that a list shows, the last changed first; those of the agents' own programs are mixed in, or follow."""
+        services = self.services
+        sessions = await visible_sessions(services.sessions.index.newest_first(), self.roots)
+        more = await services.native_sessions.records(self.directory, search) if self.person.may("admin") else ()
+        if not more:
+            return sessions
+        return [*merge(sessions, more, key=lambda record: -record.updated_ms)] if mixed else [*sessions, *more]
 
     def sees(self, session_id: str) -> bool:
         """Whether the request may know of a session."""
@@ -274,7 +288,12 @@ async def _stream_head(_request: web.Request) -> web.StreamResponse:
 def _route(bound: BoundOperation) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def route(request: web.Request) -> web.StreamResponse:
         try:
-            return to_response(await bound.handler(**await arguments(bound, request)))
+            try:
+                result = await bound.handler(**await arguments(bound, request))
+            except SessionNotFound as error:
+                await open_listed(request, error)
+                result = await bound.handler(**await arguments(bound, request))
+            return to_response(result)
         except RequestError as error:
             if bound.on_refusal is not None:
                 await bound.on_refusal(request, error)
@@ -283,9 +302,14 @@ def _route(bound: BoundOperation) -> Callable[[web.Request], Awaitable[web.Strea
     return route
 
 
-async def arguments(
-    bound: BoundOperation, request: web.Request, rewritten: Callable[[RequestInput], RequestInput] | None = None
-) -> dict[str, object]:
+async def open_listed(request: web.Request, error: SessionNotFound) -> None:
+    """Open the conversation of an agent's own program that a list has shown under an unknown id. Raises the error if none."""
+    is_allowed = person_of(request).may("admin")  # as for the list of these conversations
+    if not is_allowed or not await request.app[SERVICES].native_sessions.open_listed(error.session_id):
+        raise error
+
+
+async def arguments(bound: BoundOperation, request: web.Request, rewritten: Rewrite | None = None) -> dict[str, object]:
     """Build the arguments of a handler. Raises RequestError.
 
     In: `rewritten`, which converts the fields of a client with another dialect.

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from shim.sessions.index.manager import SessionManager
     from shim.sessions.index.named_sessions import NamedSessions
     from shim.sessions.plan_limits import PlanReports
+    from shim.sessions.transfer.conversations import NativeSessions
     from shim.store.base import Store
     from shim.stream.hub import Hub
     from shim.stream.streams import Streams
@@ -91,6 +92,7 @@ class Services:
     streams: Streams = field(init=False)
     host: HostFeed = field(init=False)
     sessions: SessionManager = field(init=False)
+    native_sessions: NativeSessions = field(init=False)
     projects: Projects = field(init=False)
     config: ConfigFiles = field(init=False)
     terminals: Terminals = field(init=False)

@@ -86,6 +86,8 @@ LIVE = frozenset(
         "max_sessions",
         "max_streams",
         "max_turn_seconds",
+        "native_sessions",
+        "native_sessions_days",
         "spare_agents",
         "steer",
         "tls_cert",
@@ -107,6 +109,7 @@ WANTED = {
 TRUE_WORDS = frozenset({"true", "1", "on", "yes"})
 FALSE_WORDS = frozenset({"false", "0", "off", "no"})
 
+Amount: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 LogLevel: TypeAlias = Literal["debug", "info", "warn", "error"]
 LogFormat: TypeAlias = Literal["console", "json"]
 
@@ -482,19 +485,22 @@ class Settings(BaseModel):
         "Claude Code has 30. One that is not listed can be typed.",
     )
 
+    native_sessions: Literal["off", "search", "list"] = Field(
+        default="search",
+        description="Which lists show agents' own sessions too: answers to a `search`, each `list`, or `off` (docs/using.md).",
+    )
+
+    native_sessions_days: int = Field(default=30, ge=1, le=10_000, description="Of how many days `native_sessions` shows them.")
+
     continue_at_reset: int = Field(default=0, ge=0, description="How often a turn goes on when a limit of your plan resets.")
 
-    max_cost: float = Field(
+    max_cost: Amount = Field(
         default=0.0,
-        ge=0,
-        allow_inf_nan=False,
         description="What a session may cost (USD) until a person is asked whether it goes on (docs/permissions.md); 0: no cap.",
     )
 
-    max_turn_seconds: float = Field(
+    max_turn_seconds: Amount = Field(
         default=0.0,
-        ge=0,
-        allow_inf_nan=False,
         description="Seconds that an agent may work in a turn until a person is asked whether it goes on; 0: no cap.",
     )
 

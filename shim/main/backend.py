@@ -76,6 +76,7 @@ from shim.sessions.plan_limits import PlanReports
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.tape import Tapes, TapeStore
 from shim.sessions.stored_sessions import NewState, Remotes, stored_sessions
+from shim.sessions.transfer.conversations import NativeSessions
 from shim.store.base import OrderedStore
 from shim.stream.hub import Hub
 from shim.stream.streams import Streams
@@ -125,6 +126,7 @@ class Backend:
         deps.max_queued_prompts = settings.max_queued_prompts
         deps.steers = settings.steer
         deps.continue_at_reset = settings.continue_at_reset
+        deps.native_sessions, deps.native_sessions_days = settings.native_sessions, settings.native_sessions_days
         deps.max_cost, deps.max_turn_seconds = settings.max_cost, settings.max_turn_seconds
         deps.trust_question_s = settings.trust_question_s
         deps.unattended = parse_unattended(settings.unattended)
@@ -334,6 +336,8 @@ async def start(
             max_queued_prompts=settings.max_queued_prompts,
             steers=settings.steer,
             continue_at_reset=settings.continue_at_reset,
+            native_sessions=settings.native_sessions,
+            native_sessions_days=settings.native_sessions_days,
             max_cost=settings.max_cost,
             max_turn_seconds=settings.max_turn_seconds,
             home=str(config.home),
@@ -383,6 +387,7 @@ async def start(
         return has_reader or member.is_wanted(directory)
 
     services.hub, services.host, services.sessions = hub, host, sessions
+    services.native_sessions = NativeSessions(sessions)
     services.watchers = Watchers(host, is_watched, config.home)
     services.projects, services.config, services.worktrees = projects, config, worktrees
     end_streams = partial(_end_streams, services)
@@ -406,7 +411,7 @@ async def start(
     services.tui_control = TuiControl()
 
     async with AsyncExitStack() as ends:  # closes the parts in reverse order
-        for part in (trees, plugins, sessions, hooks, installs, drain):
+        for part in (trees, plugins, sessions, services.native_sessions, hooks, installs, drain):
             ends.push_async_callback(part.close)
         _observe_values(app, services, names)
         await _pass_over(services)

@@ -11,6 +11,7 @@ from .support.agents import AGENTS
 from .support.bench import CLAUDE, Bench, Watch, nightly
 from .support.children import wait_for
 from .support.places import NODE, REPO, program
+from .support.tui import tui
 from .support.wire import Json, Stream, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -67,7 +68,7 @@ def test_a_conversation_of_the_terminal_opens_with_its_history_and_goes_on(serve
     said = subprocess.run(argv, env=server.place.env(), capture_output=True, text=True, timeout=60, check=True).stdout
     session = said.split()[2].rstrip(":")
     listed = {info["id"]: info for info in server.api.get("/session")}[session]
-    assert listed["title"] == f"{name} ({TITLES[server.agent]})"
+    assert listed["title"] == f"{TITLES[server.agent]} · {name}"
     history = server.api.messages(session)
     assert texts(history) == ["I'll read the file first.", "Now I'll add a line.", "Done!"]
     assert [(tool["tool"], tool["state"]["status"]) for tool in tools(history)] == [
@@ -106,3 +107,19 @@ def test_a_session_that_is_deleted_leaves_the_agents_own_list(server: Bench, str
     assert None not in listed, "a discovery leaves none"
     server.api.call("DELETE", f"/session/{watch.session}")
     wait_for(lambda: len(list_conversations(server)) < len(listed), LISTED_S, "it is listed")
+
+
+@pytest.mark.parametrize("server", [CLAUDE, *nightly(CODEX)], indirect=True)
+def test_a_search_in_the_tui_finds_opens_and_continues_one(server: Bench, stream: Stream) -> None:
+    run_agent(server, "[scene:text] remember magenta")
+    terminal = tui(server.place, server.url)
+    server.later(terminal.close)
+    terminal.key("C-x", "l", pause_s=0.3)
+    terminal.wait("Sessions", 10)
+    assert "magenta" not in terminal.screen(), "never unasked"
+    terminal.type("magenta")
+    terminal.wait(f"{TITLES[server.agent]} · ", 20)
+    terminal.key("Enter")
+    terminal.wait("remember magenta", 20)
+    terminal.submit("[scene:see:magenta] and now")
+    terminal.wait("the word magenta", 60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,14 @@ for line in sys.stdin:
     elif method == "session/new":
         result = {"sessionId": "begun-here"}
     elif method == "session/list":
+        while Path(f"{LOG}.wait").exists():
+            time.sleep(0.05)
         result = {"sessions": [ROW]}
     elif method == "session/load":
         say("user_message_chunk", "what is it?")
         say("agent_message_chunk", "It is this.")
     elif method == "session/prompt":
+        Path(f"{LOG}.text").write_text("".join(part.get("text", "") for part in params["prompt"]))
         say("agent_message_chunk", "And so on.", params["sessionId"])
         result = {"stopReason": "end_turn"}
     elif method not in ("session/resume", "session/delete"):

@@ -49,8 +49,11 @@ def context_of(records: Sequence[SessionRecord], directory: str, project_id: str
     async def real(named: str) -> str:
         return named
 
+    async def list_sessions(_: str | None, *, mixed: bool = True) -> Sequence[SessionRecord]:
+        return index.newest_first()
+
     sessions = SimpleNamespace(index=index, visit=lambda _: None, loaded_session=lambda _: None)
     settings = SimpleNamespace(roots=())
     projects, links = SimpleNamespace(identity=identity, get=get), SimpleNamespace(real=real)
     services = SimpleNamespace(sessions=sessions, settings=settings, projects=projects, links=links)
-    return SimpleNamespace(services=services, directory=directory, roots=())
+    return SimpleNamespace(services=services, directory=directory, roots=(), list_sessions=list_sessions)

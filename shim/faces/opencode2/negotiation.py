@@ -19,9 +19,9 @@ from aiohttp import web
 from shim.faces.opencode2.dialects import DIALECTS, PREVIEW, V2_0, Dialect, dialect_of_body
 from shim.faces.opencode2.face import FACE
 from shim.http.access import READING
-from shim.http.operation import SERVICES, BoundOperation, add_route, arguments, to_response
+from shim.http.operation import SERVICES, BoundOperation, add_route, arguments, open_listed, to_response
 from shim.http.operations import OpenCode2Operation, RequestInput
-from shim.lib.errors import InvalidRequest
+from shim.lib.errors import InvalidRequest, SessionNotFound
 
 PREVIEW_AGENTS = ("opencode/1.", "lildax/")
 """Beginnings of the User-Agent of programs that speak `preview`: the TUI of 1.18, and the "2.0 preview" of August."""
@@ -90,8 +90,11 @@ async def _answer(request: web.Request, bound: BoundOperation, dialect: Dialect)
         dialect = dialect_of_body(dialect, bound.id, fields)
         return dialect.request(bound.id, fields._replace(query={**fields.query, **path_fields}))
 
-    handler_arguments = await arguments(bound, request, convert)
-    result = await bound.handler(**handler_arguments)
+    try:
+        result = await bound.handler(**await arguments(bound, request, convert))
+    except SessionNotFound as error:
+        await open_listed(request, error)
+        result = await bound.handler(**await arguments(bound, request, convert))
     if not isinstance(result, web.StreamResponse) and result is not None:
         result = dialect.answer(bound.id, result)
     return to_response(result)

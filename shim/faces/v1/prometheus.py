@@ -41,6 +41,7 @@ class Gauges:
     oldest_ask_s: float
     """Seconds that the oldest open request waits, 0 without one."""
     asks_unattended: Mapping[str, int]
+    late_lists: Mapping[str, int]
     sandbox_refusals: Mapping[str, int]
     """Requests that ended without a user's answer, by action: `timeout`, `rules`."""
     plans: Mapping[str, PlanReport]
@@ -79,6 +80,7 @@ class _Collector:
         yield gauge_of("agents", "Agents that run: of a session, or spare ones.", "state", gauges.agents)
         yield gauge("memory_blocks", "Blocks of memory that Python's values take.", gauges.blocks)
         yield counter("asks_unattended", "Asks that were rejected without a person.", "action", gauges.asks_unattended)
+        yield counter("native_lists_late", "Lists of agents' own sessions that came too late.", "agent", gauges.late_lists)
         yield counter("sandbox_refusals", "What sandboxes have refused, as far as it is known.", "kind", gauges.sandbox_refusals)
         yield gauge("asks_open", "Permission requests and questions that wait.", gauges.open_asks)
         yield gauge("asks_oldest_seconds", "How long the oldest of them waits.", gauges.oldest_ask_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Literal, get_args
 
 from shim.agents.command_files import CommandFiles
 from shim.agents.directory import AgentDirectory
@@ -99,6 +99,9 @@ class SessionDeps:
     """Reads a directory's configuration again if its files have changed. Awaited before an agent's start and each prompt."""
     continue_at_reset: int = 0
     """How often a turn that has hit a limit of the person's plan goes on when that resets, if the session does not say."""
+    native_sessions: Literal["off", "search", "list"] = "search"
+    native_sessions_days: int = 30
+    """Which lists of sessions show conversations of agents' own programs, and those of how many days."""
     max_cost: float = 0.0
     max_turn_seconds: float = 0.0
     """USD for a session and seconds for a turn, after which a person is asked, if the session does not say; 0: never."""

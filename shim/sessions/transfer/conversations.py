@@ -1,21 +1,29 @@
-"""Lists conversations that agents have stored themselves, and opens one: a session with its history, in which prompts go on."""
+"""Lists conversations that agents have stored themselves, and opens one: a session with its history, in which prompts go on.
+
+A list of sessions shows them under ids of their own, marked by the agent's name. A request for such an id opens the conversation
+(docs/adr/0041-sessions-of-agents-own-programs.md).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shim.agents.directory import Agent
 from shim.host.files.roots import require
-from shim.host.git.projects import Identity
+from shim.host.git.projects import GLOBAL, Identity
 from shim.lib import disk
-from shim.lib.errors import InvalidRequest
+from shim.lib.errors import InvalidRequest, ShimError
+from shim.lib.ids import slug
+from shim.lib.tasks import retrieve_error
 from shim.processes.answers import ask
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.native_sessions import NativeSession
@@ -23,7 +31,7 @@ from shim.sessions.session.session_state import SessionState
 from shim.sessions.transfer.fork import announce
 from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt
 from universal.events import EventData, EventType, ItemData, Source, TurnData, UniversalEvent
-from universal.items import TextPart
+from universal.items import Item, ItemKind, ItemStatus, Json, StatusPart, TextPart
 from universal.lib.jsonline import objects, result_of
 from universal.lib.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
@@ -42,6 +50,18 @@ ANSWER_S = 30.0
 PROGRAM_LINES = 200_000
 """Lines that are read of its output."""
 DAY_MS = 86_400_000
+LIST_WAIT_S = 2.0
+"""Seconds that a list of sessions waits for the agents' own. What comes later is in the next answer."""
+FRESH_MS = 20_000
+"""Milliseconds until an agent's list is read again."""
+LISTS = 64
+"""Lists, each of an agent in a directory, that are kept."""
+OFFERS = 2_000
+"""Conversations that have an id, since a list has shown them."""
+PROGRAMS = 2
+"""Programs of agents that are asked for their lists at once."""
+OWN_SESSION = "own_session"
+"""Key of a session's metadata: the agent, the id and the command of the conversation of the agent's own program."""
 _ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
@@ -51,6 +71,129 @@ class StoredSession(NamedTuple):
     own: Conversation
     updated_ms: int
     session_id: str
+
+
+class NativeSessions:
+    """The conversations of agents' own programs that lists of sessions show. `late`: lists that came too late, by agent."""
+
+    def __init__(self, manager: SessionManager) -> None:
+        self.late = Counter[str]()
+        self._manager = manager
+        self._lists = OrderedDict[tuple[str, str], tuple[int, Sequence[Conversation]]]()
+        self._reading: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._ids: dict[tuple[str, str], str] = {}
+        self._offers = OrderedDict[str, tuple[str, Conversation]]()
+        self._opening: dict[tuple[str, str], asyncio.Task[SessionRecord]] = {}
+        self._room = asyncio.Semaphore(PROGRAMS)
+
+    async def close(self) -> None:
+        tasks: list[asyncio.Task[Any]] = [*self._reading.values(), *self._opening.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def records(self, directory: str, search: str | None) -> Sequence[SessionRecord]:
+        """What a list shows of a directory beside the sessions, as records without a session, the newest first.
+
+        Each conversation once, and none that has a session.
+        """
+        deps = self._manager.deps
+        if deps.native_sessions == "off" or not (search or deps.native_sessions == "list") or deps.store.ownership.sessions_move:
+            return ()
+        agents = [agent for agent in deps.agents.usable() if agent.spec.abilities.conversations is not None]
+        project = await deps.find_project(directory)
+        tasks = {agent.spec.name: task for agent in agents if (task := self._read_again(agent, directory)) is not None}
+        if tasks:
+            await asyncio.wait(tasks.values(), timeout=LIST_WAIT_S)
+        self.late.update(name for name, task in tasks.items() if not task.done())
+        if project is None:
+            return ()
+        seen = {native.id for entry in self._manager.index for native in entry.native.values()}
+        records = list[SessionRecord]()
+        for agent in agents:
+            for own in self._lists.get((agent.spec.name, directory), (0, ()))[1]:
+                if own.id not in seen:
+                    seen.add(own.id)
+                    records.append(self._record(agent, own, project))
+        return sorted(records, key=lambda record: -record.updated_ms)
+
+    async def open(self, agent: Agent, id_: str, directory: str, session_id: str | None = None) -> SessionRecord:
+        """Open a conversation, once for all who ask. Raises InvalidRequest, LimitReached, OutsideRoots."""
+        key = agent.spec.name, id_
+        if (task := self._opening.get(key)) is None:
+            work = open_stored(self._manager, agent, id_, directory, session_id or self._ids.get(key))
+            task = self._opening[key] = asyncio.create_task(work, name=f"open {id_}")
+            task.add_done_callback(lambda _: self._opening.pop(key, None))
+            task.add_done_callback(retrieve_error)
+        return await asyncio.shield(task)
+
+    async def open_listed(self, session_id: str) -> bool:
+        """Open the conversation that a list has shown under this id; False if there is none. Raises as `open`."""
+        name, own = self._offers.get(session_id, ("", None))
+        agent = self._manager.deps.agents.get(name)
+        if own is None or agent is None:
+            return False
+        return (await self.open(agent, own.id, own.directory, session_id)).id == session_id
+
+    def _read_again(self, agent: Agent, directory: str) -> asyncio.Task[None] | None:
+        """Read an agent's list, unless it is current. None: it is."""
+        key = agent.spec.name, directory
+        at, _ = self._lists.get(key, (-FRESH_MS, ()))
+        if key in self._reading or self._manager.deps.clock.now_ms() - at < FRESH_MS:
+            return self._reading.get(key)
+        task = self._reading[key] = asyncio.create_task(self._read_list(agent, directory), name=f"list {agent.spec.name}")
+        task.add_done_callback(lambda _: self._reading.pop(key, None))
+        return task
+
+    async def _read_list(self, agent: Agent, directory: str) -> None:
+        store, deps = agent.spec.abilities.conversations, self._manager.deps
+        found: list[StoredSession] = []
+        with suppress(ShimError):  # an agent that does not start has no list
+            async with self._room if store is not None and not store.files else nullcontext():
+                found = await stored_sessions(self._manager, agent, directory, deps.native_sessions_days)
+        self._lists[agent.spec.name, directory] = deps.clock.now_ms(), [one.own for one in found]
+        while len(self._lists) > LISTS:
+            self._lists.popitem(last=False)
+
+    def _record(self, agent: Agent, own: Conversation, project: Identity) -> SessionRecord:
+        key = agent.spec.name, own.id
+        if (session_id := self._ids.get(key)) is None:
+            session_id = self._ids[key] = self._manager.deps.ids.new("session")
+        self._offers[session_id] = agent.spec.name, own
+        self._offers.move_to_end(session_id)
+        while len(self._offers) > OFFERS:
+            _, (name, oldest) = self._offers.popitem(last=False)
+            del self._ids[name, oldest.id]
+        created_ms = _ms(own.created) or own.updated_ms
+        return SessionRecord(
+            session_id,
+            slug(session_id),
+            self._manager.deps.session_version,
+            project.id,
+            own.directory,
+            project.path_of(own.directory),
+            _title(agent, own),
+            created_ms,
+            own.updated_ms or created_ms,
+            model=ModelRef(agent.spec.name, agent.catalogue.default_model or "default"),
+            metadata=_metadata(agent, own.id),
+        )
+
+
+def _title(agent: Agent, own: Conversation) -> str:
+    """The title of a conversation's session, which says where it was begun."""
+    return f"{agent.spec.title} · {own.title}"
+
+
+def _metadata(agent: Agent, id_: str) -> dict[str, Json]:
+    store = agent.spec.abilities.conversations
+    return {OWN_SESSION: {"agent": agent.spec.name, "id": id_, "command": store.command.format(id=id_) if store else ""}}
+
+
+def _ms(at: str) -> int:
+    with suppress(ValueError):
+        return int(datetime.fromisoformat(at).timestamp() * 1000)
+    return 0
 
 
 async def stored_sessions(manager: SessionManager, agent: Agent, directory: str, days: int) -> list[StoredSession]:
@@ -80,7 +223,9 @@ async def stored_sessions(manager: SessionManager, agent: Agent, directory: str,
     ]
 
 
-async def open_stored(manager: SessionManager, agent: Agent, id_: str, project: Identity, directory: str) -> SessionRecord:
+async def open_stored(
+    manager: SessionManager, agent: Agent, id_: str, directory: str, session_id: str | None = None
+) -> SessionRecord:
     """Make a session of a conversation, or return the one that has it. Raises InvalidRequest, LimitReached, Forbidden."""
     name, store, model = agent.spec.name, agent.spec.abilities.conversations, agent.catalogue.default_model or "default"
 
@@ -109,11 +254,18 @@ async def open_stored(manager: SessionManager, agent: Agent, id_: str, project: 
         where = f" It is one of {own.directory}." if own is not None else ""
         raise InvalidRequest(f"{agent.spec.title} has stored no conversation {id_} of this directory.{where}", path=("id",))
     await require(directory, manager.deps.roots)
+    project = await manager.deps.find_project(directory) or Identity(GLOBAL, "/")
     if (record := find()) is not None:  # somebody else has opened it meanwhile
         return record
-    metadata = {"own_session": {"agent": name, "id": id_, "command": store.command.format(id=id_)}}
-    title = f"{own.title} ({agent.spec.title})"
-    record = manager.create(directory, project, title=title, agent_name=name, path=project.path_of(directory), metadata=metadata)
+    record = manager.create(
+        directory,
+        project,
+        title=_title(agent, own),
+        agent_name=name,
+        session_id=session_id,
+        path=project.path_of(directory),
+        metadata=_metadata(agent, id_),
+    )
     entry = manager.index.get(record.id)
     entry.native[name] = NativeSession(id_, started=True)
     state = await manager.state(record.id)
@@ -154,6 +306,14 @@ async def _copy(state: SessionState, events: Sequence[ConversationEvent], manage
             note(at, EventType.ITEM_COMPLETED, ItemData(item=item))
             turn_id = manager.deps.ids.new("turn")
             note(at, EventType.TURN_STARTED, TurnData(phase="started", turn_id=turn_id, metadata={"origin": "user"}))
+            status = Item(
+                item_id=manager.deps.ids.new("item"),
+                kind=ItemKind.STATUS,
+                status=ItemStatus.COMPLETED,
+                content=(StatusPart(label="prompt"),),
+                metadata={"state": "handed", "item_id": item.item_id, "agent": model.provider_id},
+            )
+            note(at, EventType.ITEM_COMPLETED, ItemData(item=status))
         elif turn_id:
             note(at, said.type, said.data, said.raw)
     if turn_id:

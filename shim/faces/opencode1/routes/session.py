@@ -17,7 +17,6 @@ from shim.faces.opencode1 import read
 from shim.faces.opencode1._generated import requests
 from shim.faces.opencode1.endpoint import extra, operation
 from shim.faces.opencode1.transfer import import_
-from shim.host.files.roots import visible_sessions
 from shim.host.git.projects import GLOBAL, Identity, belongs
 from shim.host.values import Project
 from shim.http.forward import need_session_here
@@ -116,7 +115,7 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
     if query.roots not in (None, "true", "false"):
         raise InvalidRequest(f'Expected "true" or "false", got "{query.roots}"', "Query", ("roots",))
     project = await ctx.services.projects.identity(ctx.directory)
-    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.roots)
+    records = await ctx.list_sessions(query.search, mixed=False)
     # Nothing below reads all of them: a page ends the search.
     matches = (record for record in records if belongs(project, record.project_id, record.directory))
     if query.directory and query.scope != "project" and query.path is None:
@@ -281,7 +280,7 @@ class Query(BaseModel):
 @operation("experimental.session.list")
 async def list_sessions(ctx: Ctx, query: Query) -> object:
     """List sessions with their projects, last updated first. `x-next-cursor` leads to the next page."""
-    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.roots)
+    records = await ctx.list_sessions(query.search)
     limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
     wanted = (record for record in records if _is_wanted(record, query, ctx.directory))
     matches = list(islice(wanted, min(limit, len(records)) + 1))  # one more tells whether there is a next page

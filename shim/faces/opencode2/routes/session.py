@@ -23,7 +23,7 @@ from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.sessions import SessionPath, model_of, need
 from shim.faces.opencode2.session_info import info_of
 from shim.faces.opencode2.wire_event import ReadOnlyWire
-from shim.host.files.roots import require, visible_sessions
+from shim.host.files.roots import require
 from shim.host.git.projects import belongs
 from shim.host.values import Project
 from shim.http.directory import resolve
@@ -132,7 +132,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
             raise CursorInvalid
         query = query.model_copy(update={key: cursor_fields.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
     project = None if query.project is None else await ctx.services.projects.get(query.project)
-    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.roots)
+    records = await ctx.list_sessions(query.search)
     ordered = sorted(records, key=_at) if query.order == "asc" else _newest_first(records)
     matches = (record for record in ordered if _is_wanted(record, query, project) and _is_beyond(record, anchor, query))
     limit = min(query.limit, len(records))
@@ -185,7 +185,10 @@ def _session_json(ctx: Ctx, record: SessionRecord) -> types.SessionInfo:
     session = ctx.services.sessions.loaded_session(record.id)
     if session is not None:
         return read.info(session)
-    facts, info = ctx.services.sessions.index.facts(record.id), info_of(record)
+    index, info = ctx.services.sessions.index, info_of(record)
+    if record.id not in index:  # of an agent's own program
+        return info
+    facts = index.facts(record.id)
     if "outcome" in facts:
         info["outcome"] = facts["outcome"]
     if (source := fork_of(facts.get("fork"))) is not None:

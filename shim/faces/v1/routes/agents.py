@@ -30,7 +30,6 @@ from shim.faces.v1.models import (
 )
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import Ctx
-from shim.sessions.transfer.conversations import open_stored as open_conversation
 from shim.sessions.transfer.conversations import stored_sessions
 from universal.agent_spec import AgentRules, modes_of
 
@@ -200,8 +199,7 @@ async def list_stored(ctx: Ctx, path: AgentPath, query: StoredQuery) -> object:
 @v1("POST", "/v1/agents/{agent}/x-sessions/{id}", tag="agents", answer=OpenedSession, errors=(400, 404))
 async def open_stored(ctx: Ctx, path: StoredPath) -> object:
     """Make a session of a conversation of the agent's own program, with its history. A prompt goes on in it."""
-    agent, project = _agent(ctx, path.agent), await ctx.services.projects.identity(ctx.directory)
-    record = await open_conversation(ctx.services.sessions, agent, path.id, project, ctx.directory)
+    record = await ctx.services.native_sessions.open(_agent(ctx, path.agent), path.id, ctx.directory)
     return OpenedSession(sessionId=record.id, title=record.title)
 
 

@@ -97,6 +97,7 @@ async def get_metrics(ctx: Ctx) -> object:
         open_asks=open_asks,
         oldest_ask_s=max(0.0, (services.clock.now_ms() - oldest_ms) / 1000) if oldest_ms is not None else 0.0,
         asks_unattended=services.sessions.deps.unattended_counts,
+        late_lists=services.native_sessions.late,
         sandbox_refusals=services.sessions.deps.refusal_counts,
         plans=universal(ctx).plans.agents,
         lines_dropped=dropped_lines(),

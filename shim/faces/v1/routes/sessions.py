@@ -19,7 +19,7 @@ from shim.faces.v1.models import (
 )
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.host.config._generated.config_models import McpLocalConfig, McpRemoteConfig
-from shim.host.files.roots import require, visible_sessions
+from shim.host.files.roots import require
 from shim.http.forward import need_session_here
 from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest, RoleTooLow
@@ -28,7 +28,8 @@ from shim.sessions.index.named_sessions import NewSession
 from shim.sessions.permissions.unattended_policy import caps_of
 from shim.sessions.placement import LABELS_KEY
 from shim.sessions.session.lost_turns import outlives
-from universal.lib.jsonvalue import arr, obj
+from shim.sessions.transfer.conversations import OWN_SESSION
+from universal.lib.jsonvalue import arr, obj, text
 from universal.session.values import SessionRecord
 
 
@@ -46,11 +47,18 @@ OPENCODE_KEYS = {"env": "environment", "timeoutMs": "timeout"}
 """Key of an MCP server in the document -> in OpenCode's configuration."""
 
 
+class ListQuery(BaseModel):
+    """Our addition. `search`: words of the title; then also sessions that were begun in the agents' own programs."""
+
+    search: str = ""
+
+
 @v1("GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
-async def list_sessions(ctx: Ctx) -> object:
+async def list_sessions(ctx: Ctx, query: ListQuery) -> object:
     """All sessions, the last changed first."""
-    visible = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.roots)
-    return SessionListResponse(sessions=[session_info(ctx, record) for record in visible])
+    search = query.search.casefold()
+    listed = [record for record in await ctx.list_sessions(search) if search in record.title.casefold()]
+    return SessionListResponse(sessions=[session_info(ctx, record) for record in listed])
 
 
 @v1("POST", "/v1/sessions/{session_id}", tag="sessions", answer=CreateSessionResponse, errors=(400, 409))
@@ -134,18 +142,41 @@ def _directory(base: str, named: str) -> str:
     return directory
 
 
-def _resume_command(ctx: Ctx, session_id: str) -> str | None:
-    """The command that goes on with the session's conversation in the agent's own program, if one is known."""
-    index = ctx.services.sessions.index
-    agent, id_ = ctx.services.agents.get(index.agent_of(session_id)), index.native_id(session_id)
+def _resume_command(ctx: Ctx, agent_name: str, id_: str | None) -> str | None:
+    """The command that goes on with a conversation in the agent's own program, if one is known."""
+    agent = ctx.services.agents.get(agent_name)
     store = agent.spec.abilities.conversations if agent is not None else None
     return store.command.format(id=id_) or None if store is not None and id_ else None
+
+
+def _stored_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
+    """A conversation of an agent's own program, as a session that is opened when it is asked for."""
+    own = obj((record.metadata or {}).get(OWN_SESSION))
+    agent, id_ = text(own.get("agent")), text(own.get("id"))
+    return SessionInfo(
+        sessionId=record.id,
+        agent=agent,
+        agentMode="build",
+        permissionMode="default",
+        ended=False,
+        eventCount=0,
+        createdAt=record.created_ms,
+        updatedAt=record.updated_ms,
+        directory=record.directory,
+        title=record.title,
+        nativeSessionId=id_,
+        resumeCommand=_resume_command(ctx, agent, id_),
+        openCodeSessionId=record.id,
+        status="idle",
+    )
 
 
 def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
     """Convert a session's record to the form of `/v1`."""
     face, sessions = universal(ctx), ctx.services.sessions
     session_id, model, parent = record.id, record.model, record.parent_id
+    if session_id not in sessions.index:
+        return _stored_info(ctx, record)
     status = sessions.statuses().get(session_id)
     entry = sessions.index.find(session_id)
     actor = None if entry is None else entry.actor
@@ -163,7 +194,7 @@ def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
         variant=model.variant or None if model is not None else None,
         title=record.title or None,
         nativeSessionId=sessions.index.native_id(session_id),
-        resumeCommand=_resume_command(ctx, session_id),
+        resumeCommand=_resume_command(ctx, sessions.index.agent_of(session_id), sessions.index.native_id(session_id)),
         openCodeSessionId=session_id,
         parentSessionId=face.sessions.name_of(parent) if parent else None,
         status=status.type if status is not None else "idle",

@@ -3,7 +3,7 @@
     client -> this server: the handler raises SessionElsewhere -> Relay.forward -> the owner: Relay.perform -> its routes
     client <- this server: status, headers and body               <-            <-
 
-For directories `hosts.py` chooses the servers, and WebSockets go through `tunnel.py`. This is the only place
+For directories `hosts_of` chooses the servers, and WebSockets go through `tunnel.py`. This is the only place
 that knows it: handlers and faces see a request of their own server. A server that is asked asks no other one; if it does not have
 the session any more it says so, and this server asks the next owner. The owner gives the request to its application over a
 private socket, so that it passes the same middlewares, but for the gate: this server has checked its credentials. Other programs

@@ -1,4 +1,6 @@
-"""Keeps spare agents: processes that are started, initialised and wait, so that a new session's first answer comes at once.
+"""Keeps spare agents and gives them to sessions.
+
+A spare is a process that is started, initialised and waits, so that a new session's first answer comes at once.
 
     note_use    a session has started an agent: a spare of this agent and directory is due, when the machine is idle
     note_visit  a client looks at a directory: a spare is due at once, if there is room

@@ -1,4 +1,4 @@
-"""A prompt body of a client -> what is stored, shown and handed to the agent.
+"""Checks a prompt that a face has decoded, chooses its agent, model and mode, and makes what is stored, shown and sent.
 
 Everything that can be wrong with a prompt is found here, before anything is stored: a bad or used id, an unknown
 agent or model. Files are read through `shim.host.files.prompt_files`.

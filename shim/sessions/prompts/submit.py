@@ -1,4 +1,4 @@
-"""Submits a prompt: everything between a request's body and the session's actor."""
+"""Submits a prompt: everything between a decoded prompt and the session's actor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts Codex's items to tool calls: names, arguments and results. Pure functions of one item.
+"""Converts Codex's items to tool calls: names, arguments, results, and the paths of its patches. Pure functions of one item.
 
 Codex has no tool names on its items, so they get those of its own tools: `shell`, `apply_patch`, `update_plan`,
 `request_user_input`, `spawn_agent`, `wait`, `web_search`, `view_image`; MCP tools are `mcp__SERVER__TOOL`.

@@ -1,4 +1,7 @@
-"""Prompts, slash commands and shell commands. Source: `docs/wire.md` section 7; recordings `body_fields`, `command`, `shell`."""
+"""Decodes the bodies of prompts, slash commands and shell commands, and submits them.
+
+Source: `docs/wire.md` section 7; recordings `body_fields`, `command`, `shell`.
+"""
 
 from __future__ import annotations
 

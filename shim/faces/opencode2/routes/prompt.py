@@ -1,4 +1,4 @@
-"""Routes that send something to a session (prompts, commands, skills, texts of programs), and routes of its inbox.
+"""Decodes what is sent to a session (prompts, commands, skills, texts of programs) and submits it; and routes of its inbox.
 
 Source: compat_fixtures/opencode2/operations.json, recordings `extras`, `busy_*`, `errors` of v2-20260717.
 """

@@ -381,9 +381,9 @@ class SessionAgent:
 
     def _on_timer(self, key: str) -> None:
         self._timers.pop(key, None)
-        if self.codec is not None:
+        if self.codec is not None and (outputs := self.codec.on_timer(key)):  # else what it waited for has come
             log.info("agent.timer", session_id=self._session_id, agent=self.agent, timer=key)
-            self._listener.on_outputs(self.codec.on_timer(key))
+            self._listener.on_outputs(outputs)
 
     def _cancel_timers(self) -> None:
         for timer in self._timers.values():

@@ -287,6 +287,27 @@ async def test_a_snapshot_that_takes_too_long_does_not_hold_the_turn(server: Liv
         seen += await events.until("session.updated")
     assert [e["type"] for e in seen].count("session.idle") == 1
     assert [e["type"] for e in seen][-2:] == ["session.idle", "session.updated"]
+    (told,) = [e["properties"]["message"] for e in seen if e["type"] == "tui.toast.show"]
+    assert "does not bring back what the last step changed" in told
+
+
+async def test_a_person_hears_that_a_command_begins_without_a_snapshot(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, release = await server.session(), asyncio.Event()
+
+    async def slow(*_: object) -> str:
+        await release.wait()
+        return ""
+
+    monkeypatch.setattr(step_snapshots, "HEAD_START_S", 0.01)
+    monkeypatch.setattr("shim.host.git.snapshot.Snapshots.track", slow)
+    body = {"agent": "build", "command": "echo 1 > one.txt"}
+    async with server.api.stream("/event") as events:
+        asked = asyncio.create_task(server.api.post(f"/session/{session}/shell", body, status=200))
+        (told,) = [e for e in await events.until("tui.toast.show") if e["type"] == "tui.toast.show"]
+        release.set()
+        await events.until("session.idle")
+        await asked
+    assert "an undo may leave what changes in this turn" in told["properties"]["message"]
 
 
 async def test_a_fork_can_be_undone_and_has_no_pending_undo(server: Live) -> None:

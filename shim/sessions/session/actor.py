@@ -38,7 +38,7 @@ from shim.sessions.session.exit_errors import (
 from shim.sessions.session.native_sessions import NativeSession, rename_conversation
 from shim.sessions.session.session_agent import SessionAgent
 from shim.sessions.session.session_state import Rules, SessionState
-from shim.sessions.undo.step_snapshots import LAST_S, StepSnapshots
+from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
 from universal.codec import (
     Codec,
@@ -114,7 +114,7 @@ class ChildSessions:
 LOCAL_WORK = f"{OURS}own"
 """The key with which local work holds the turn open."""
 STOP_S = 3.0
-"""Seconds from `stop` until the work must be over: a command gets one second before it is killed."""
+"""Seconds from `stop` until the work, or a turn that has failed, must be over: a command gets one second before it is killed."""
 
 
 class LocalWork:
@@ -670,7 +670,7 @@ class SessionActor:
         self._drop_process(kill=False)
         self.apply(Input.EXIT)
         with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_S):  # the last snapshot holds the turn open
+            async with asyncio.timeout(STOP_S):  # the last snapshot holds the turn open
                 await self.main.idle()
 
     async def close(self, *, delete: bool = False, error: ErrorData | None = None) -> None:

@@ -23,12 +23,17 @@ from universal.turn import OURS, Input
 
 log = structlog.get_logger()
 
-HEAD_START_S = 1.0
-"""Maximum seconds that a prompt, or its agent's lines, wait for the snapshot before it. A project's first snapshot takes 0.9 s
-for 5,000 files, later ones 0.02 s. A first prompt waits longer for its agent's start."""
-LAST_S = 3.0
+HEAD_START_S = 5.0
+"""Maximum seconds that a prompt, its agent's lines, or a person's command wait for the snapshot before them. A project's first
+snapshot takes 0.9 s for 5,000 files, more on a busy machine, later ones 0.02 s. Its agent's start often takes longer."""
+LAST_S = 10.0
 """Maximum seconds that a turn waits for its last snapshot. After it the turn ends without, and the changes of its last step
 cannot be undone."""
+LATE_START = (
+    "The files of {directory} were not noted within {after_s:g} s: an undo may leave what changes in this turn. Large files that "
+    "need no undo can be listed in .gitignore."
+)
+LATE_END = "The files of {directory} were not noted within {after_s:g} s: an undo does not bring back what the last step changed."
 HOLD = f"{OURS}snapshot"
 """The key with which the last snapshot holds the turn open."""
 ENDINGS = (Input.DONE, Input.FAILED, Input.EXIT, Input.ABORT_TIMEOUT)
@@ -84,21 +89,34 @@ class StepSnapshots:
         snapshot = self._take("start")
         self._deadline = asyncio.get_running_loop().time() + HEAD_START_S
         if not may_lines_wait:
-            await asyncio.wait({snapshot}, timeout=HEAD_START_S)
+            await self._wait_for(snapshot, HEAD_START_S)
 
     def hold_lines(self) -> None:
         """The agent gets its prompt now: its lines wait for the snapshot of `begin`, if that is not done yet."""
         loop = asyncio.get_running_loop()
         left_s = self._deadline - loop.time()
         if self._last is not None and not self._last.done() and left_s > 0:
-            self.hold = loop.create_task(self._wait_for(self._last, left_s), name=f"lines {self._state.id}")
+            self.hold = loop.create_task(self._hold(self._last, left_s), name=f"lines {self._state.id}")
 
-    async def _wait_for(self, snapshot: asyncio.Task[None], seconds: float) -> None:
+    async def _hold(self, snapshot: asyncio.Task[None], seconds: float) -> None:
         try:
-            await asyncio.wait({snapshot}, timeout=seconds)
+            await self._wait_for(snapshot, seconds)
         finally:
             if self.hold is asyncio.current_task():
                 self.hold = None
+
+    async def _wait_for(self, snapshot: asyncio.Task[None], seconds: float, late: str = LATE_START) -> bool:
+        """Wait for a snapshot. False if it is late: the person is told what an undo will not do."""
+        turn = self._state.machine.turn
+        await asyncio.wait({snapshot}, timeout=seconds)
+        if not snapshot.done() and self._is_running(turn):
+            log.warning("snapshot.late", session_id=self._state.id, directory=self._directory, after_s=seconds)
+            self._state.status("notice", late.format(directory=self._directory, after_s=seconds))
+        return snapshot.done()
+
+    def _is_running(self, turn: int) -> bool:
+        """Whether this turn runs: nothing of it is recorded after its end."""
+        return self._state.machine.turn == turn and self._state.machine.busy
 
     def _begin_soon(self) -> None:
         """Take a snapshot when the agent works unprompted, or a person's command begins."""
@@ -108,7 +126,7 @@ class StepSnapshots:
     async def wait_for_start(self) -> None:
         """Wait for the snapshot that is taken when a turn begins without a prompt, at most HEAD_START_S."""
         if self._last is not None:
-            await asyncio.wait({self._last}, timeout=HEAD_START_S)
+            await self._wait_for(self._last, HEAD_START_S)
 
     def on_event(self) -> None:
         """Take a snapshot after an event that ends a step with tools."""
@@ -130,11 +148,7 @@ class StepSnapshots:
         self._ending = asyncio.get_running_loop().create_task(self._finish(), name=f"last snapshot {self._state.id}")
 
     async def _finish(self) -> None:
-        task = self._take("end")
-        await asyncio.wait({task}, timeout=LAST_S)
-        self._late = not task.done()
-        if self._late:
-            log.warning("snapshot.late", session_id=self._state.id, directory=self._directory, after_s=LAST_S)
+        self._late = not await self._wait_for(self._take("end"), LAST_S, LATE_END)
         self._ending = None
         self._turn.apply(Input.CLOSED, HOLD)
 
@@ -170,7 +184,7 @@ class StepSnapshots:
             log.exception("snapshot.failed", session_id=self._state.id, directory=self._directory)
         if phase == "end" and self._late:  # the next prompt is being answered
             phase = "step"
-        if self._state.machine.turn == turn and self._state.machine.busy:  # otherwise it is too late for its turn
+        if self._is_running(turn):  # otherwise it is too late for its turn
             self._state.status("snapshot", phase=phase, **report)
 
     def _report(self, error: ShimError) -> None:

@@ -37,8 +37,7 @@ from shim.processes import process_family
 from shim.processes.agent_pipes import AgentProcess
 from shim.processes.child_environment import child_environment
 from shim.processes.handle import AgentHandle, JudgeHost, OnExit, OnLines, refuse_host
-from shim.processes.held_process import HeldProcess, Hold
-from shim.processes.http_agent import HttpAgent
+from shim.processes.http_agent import HttpAgent, with_bridge
 from shim.processes.inprocess import InProcessAgent, Program
 from shim.processes.locate import ProgramLocation, VersionCache, find, locate, stamp_of
 from shim.processes.mock.agent import mock_program
@@ -51,6 +50,7 @@ from universal.lib.jsonvalue import obj
 
 if TYPE_CHECKING:
     from shim.processes.egress import Egress
+    from shim.processes.holder_link import Hold
 
 # --- settings files of a process --------------------------------------------------------------------------------
 
@@ -59,11 +59,16 @@ OWN_LIMIT_BYTES = 2**20
 PREFIX = "opencode-shim-settings-"
 
 
-def write(launch: LaunchSpec, settings: SettingsFile) -> tuple[LaunchSpec, Path]:
-    """Write the file. Out: the launch with its path, and the folder to remove at the end. Blocking. Raises AgentStartFailed."""
+def write(launch: LaunchSpec, settings: SettingsFile, held: Path | None = None) -> tuple[LaunchSpec, Path]:
+    """Write the file. Out: the launch with its path at the end, and the folder to remove. Blocking. Raises AgentStartFailed.
+
+    In: `held`, the folder of its holder, which removes it itself.
+    """
     values = settings.change(_settings_of_person(settings))
     try:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # for its owner alone
+        if held is not None:
+            held.mkdir(parents=True, mode=0o700)
+        folder = held or Path(tempfile.mkdtemp(prefix=PREFIX))  # for its owner alone
         file = folder / "settings.json"
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
@@ -423,20 +428,23 @@ class AgentDirectory:
         transport = HttpAgent if agent.spec.program.transport == "http" else AgentProcess
         folder: Path | None = None
         if launch.settings is not None:
-            launch, folder = await asyncio.to_thread(write, launch, launch.settings)
+            launch, folder = await asyncio.to_thread(write, launch, launch.settings, None if hold is None else hold.folder)
         egress: Egress | None = None
         try:
             if options.bounds is not None:
                 from shim.agents import sandboxes  # late: few agents run in one
 
-                also = [] if folder is None else [str(folder)]
+                also = [] if folder is None else [launch.argv[-1]]
                 inherited = {**self._environ, **{name: value for name, value in launch.env.items() if value is not None}}
                 given = agent.spec, options.bounds
                 reach = await asyncio.to_thread(sandboxes.reach, *given, inherited, options.setup.shim_server)
                 egress = sandboxes.Egress.open(reach, self._environ, name, judge_host) if reach is not None else None
                 launch = await asyncio.to_thread(sandboxes.launch_inside, *given, launch, inherited, also, egress)
             if hold is not None:
+                from shim.processes.held_process import HeldProcess  # late: with `outlive` alone
+
                 environ = process_family.without_owner(self._environ, self._owner)
+                launch = with_bridge(launch) if transport is HttpAgent else launch
                 return await HeldProcess.spawn_on(hold, launch, environ, on_lines=on_lines, on_exit=on_exit, name=name)
             handle = await transport.spawn(
                 launch, self._environ, on_lines=on_lines, on_exit=partial(_end, folder, egress, on_exit), name=name

@@ -465,8 +465,8 @@ class Settings(BaseModel):
 
     outlive: bool = Field(
         default=False,
-        description="Whether a turn goes on when the server restarts or dies, with any agent but OpenCode "
-        "(docs/architecture.md). No agents wait for sessions then. A service must be installed again after a change.",
+        description="Whether turns and terminals go on when the server restarts or dies (docs/architecture.md). "
+        "No agents wait for sessions then. A service must be installed again after a change.",
     )
 
     abort_timeout_s: float = Field(

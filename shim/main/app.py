@@ -37,7 +37,7 @@ from shim.lib.settings import Settings
 from shim.main.choose_store import DATABASE, store_of
 from shim.processes.process_family import end_owned
 from shim.routes import EARLY, application, modules
-from shim.store.base import Store
+from shim.store.base import TERMINALS, Store
 from shim.store.ownership import Ownership
 from shim.telemetry.meters import Meters
 from shim.telemetry.spans import spans
@@ -100,11 +100,11 @@ class _Leftovers:
 
 
 async def _needs_backend(store: Store) -> bool:
-    """Whether the backend must start before the first request: to end turns that were left running, or to join other servers."""
+    """Whether the backend must start before the first request: what was left running, or other servers."""
     ownership = store.ownership
     if ownership.sessions_move or ownership.is_shared():
         return True
-    return any(row.data.get("busy") for row in await store.sessions())
+    return any(row.data.get("busy") for row in await store.sessions()) or bool(await store.values(TERMINALS))
 
 
 async def _wait_for_servers(ownership: Ownership) -> None:
@@ -272,10 +272,10 @@ async def drain(app: web.Application, seconds: float, stop_listening: Callable[[
 
 
 def leave_agents(app: web.Application) -> None:
-    """Let agents at work go on when this server stops, as far as the next one can take up their turns."""
+    """Let agents at work and terminals go on when this server stops, as far as the next one can take them up."""
     backend = app[BACKEND].value if BACKEND in app else None
     if backend is not None and (tapes := backend.services.sessions.deps.tapes) is not None:
-        tapes.leaves = True
+        tapes.leaves = backend.services.terminals.leaves = True
 
 
 def apply_settings(app: web.Application, settings: Settings) -> None:

@@ -77,7 +77,7 @@ from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.tape import Tapes, TapeStore
 from shim.sessions.stored_sessions import NewState, Remotes, stored_sessions
 from shim.sessions.transfer.conversations import NativeSessions
-from shim.store.base import OrderedStore
+from shim.store.base import TERMINALS, OrderedStore
 from shim.stream.hub import Hub
 from shim.stream.streams import Streams
 from shim.telemetry.hooks import Hooks
@@ -396,7 +396,14 @@ async def start(
     services.opencode2 = opencode2
     services.logins = Logins(clock, agents.environment, lambda: host.publish(AllDisposed(), EVERYWHERE))
     services.terminals = Terminals(
-        clock=clock, ids=ids, environ=environ, owner=owner, changes=host, enclose=enclose_shell("auto")
+        clock=clock,
+        ids=ids,
+        environ=environ,
+        owner=owner,
+        changes=host,
+        enclose=enclose_shell("auto"),
+        held=_holders(settings),
+        keep=partial(store.set_value, TERMINALS),
     )
     services.shells = Shells(
         settings.data_dir / "shell",
@@ -414,7 +421,7 @@ async def start(
         for part in (trees, plugins, sessions, services.native_sessions, hooks, installs, drain):
             ends.push_async_callback(part.close)
         _observe_values(app, services, names)
-        await _pass_over(services)
+        await _take_up(services)
         await sessions.start()
         await names.start()
         trees.start()
@@ -425,8 +432,9 @@ async def start(
         return Backend(services, hooks, drain, ends.pop_all())
 
 
-async def _pass_over(services: Services) -> None:
-    """Let ids ascend from those of the server before, also if the clock was set back: clients go on after them."""
+async def _take_up(services: Services) -> None:
+    """Show the terminals of the server before, and let ids ascend from its own, also if the clock was set back."""
+    await services.terminals.take_up(await services.store.values(TERMINALS))
     if services.settings.outlive and isinstance(services.store, OrderedStore):
         for newest in await services.store.newest(lambda event_id: True, 1):
             services.ids.pass_over(newest.event_id)
@@ -469,8 +477,14 @@ def _member(app: web.Application, services: Services, hub: Hub, host: HostFeed, 
 def _tapes(services: Services) -> Tapes | None:
     """What turns need to outlive this server, if they are to, and if its store can hold rows together."""
     settings, store = services.settings, services.store
-    may = settings.outlive and not settings.has_cluster
-    return Tapes(store, settings.data_dir / "held", services.clock) if may and isinstance(store, TapeStore) else None
+    folder = _holders(settings)
+    return Tapes(store, folder, services.clock) if folder is not None and isinstance(store, TapeStore) else None
+
+
+def _holders(settings: Settings) -> Path | None:
+    """Where holders are, if what runs on them is to outlive this server."""
+    folder = settings.data_dir / "held"
+    return folder if settings.outlive and not settings.has_cluster else None
 
 
 def _agent_tokens(app: web.Application, services: Services) -> AgentTokens | None:

@@ -56,11 +56,19 @@ async def start(
     stdin: int = DEVNULL,
     stdout: int = PIPE,
     stderr: int = PIPE,
+    descriptors: Sequence[int] = (),
 ) -> Process:
-    """Start a process that leads a group. Raises OSError, or ValueError for a NUL in `argv`, if it cannot be started."""
+    """Start a process that leads a group and inherits `descriptors`. Raises OSError, or ValueError for a NUL in `argv`."""
     return await _whole(
         asyncio.create_subprocess_exec(
-            *argv, cwd=cwd, env=dict(environment), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+            *argv,
+            cwd=cwd,
+            env=dict(environment),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+            pass_fds=descriptors,
         ),
         end,
     )
@@ -200,16 +208,28 @@ def detach(argv: Sequence[str], *, environment: ChildEnvironment, log: TextIO) -
     return process.pid
 
 
-async def waiting_holder() -> Process:
+async def waiting_holder(terminal: Sequence[int] = ()) -> Process:
     """Start a holder that waits for `hold`. It ends with us, or when its stdin is closed. Raises OSError."""
-    return await start(HOLDER, cwd="/", environment=child_environment({}, {}), stdin=PIPE, stderr=DEVNULL)
+    nothing = child_environment({}, {})
+    return await start(HOLDER, cwd="/", environment=nothing, stdin=PIPE, stderr=DEVNULL, descriptors=terminal)
 
 
 async def hold(
-    holder: Process, folder: Path, secret: bytes, argv: Sequence[str], *, cwd: str, environment: ChildEnvironment
+    holder: Process,
+    folder: Path,
+    secret: bytes,
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    environment: ChildEnvironment,
+    terminal: Sequence[int] = (),
 ) -> int:
-    """Start an agent on a holder. Out: the agent's pid. If nobody attaches, both end soon. Raises OSError, ValueError."""
-    parts = [str(folder), secret.hex(), cwd, str(len(argv)), *argv, *(f"{key}={value}" for key, value in environment.items())]
+    """Start an agent on a holder, or a program in a terminal whose two ends the holder has inherited.
+
+    Out: its pid. If nobody attaches, both end soon. Raises OSError, ValueError.
+    """
+    count = " ".join(map(str, (len(argv), *terminal)))
+    parts = [str(folder), secret.hex(), cwd, count, *argv, *(f"{key}={value}" for key, value in environment.items())]
     try:
         if any("\0" in part for part in parts):
             raise ValueError("embedded null byte")

@@ -1,10 +1,11 @@
-"""Holds the pipes of one agent, so that the agent goes on while no server runs. A program of its own; nothing imports it.
+"""Holds the pipes of one agent, or a terminal, so that it goes on while no server runs. A program of its own; nothing imports it.
 
     python -I -S holder.py
 
 Stdin has the parts of `child_process.hold`; until then the program waits, and it ends if there are none. The folder exists, is
-private, and has no holder. Stdout gets the agent's pid, or `!errno` if it did not start. Then the program leaves its starter and
-holds the agent until somebody takes its end, or its lease is over. Then nothing is left of it.
+private, and has no holder. For a terminal both its ends are inherited, and their numbers are told. Stdout gets the agent's pid,
+or `!errno` if it did not start. Then the program leaves its starter and holds the agent until somebody takes its end, or its
+lease is over. Then nothing is left of it.
 
 FOLDER/tape is append-only: all that the agent says. FOLDER/s is a Unix socket for one server at a time. Both speak in
 records of `u32 length | kind | bytes` (little-endian); numbers are u64:
@@ -14,13 +15,14 @@ records of `u32 length | kind | bytes` (little-endian); numbers are u64:
     Q  stdout has ended                                number of notes, and by each note as M
     W  number of a line that the agent gets         W  number | line: given to the agent once, whoever repeats it
     X  i64 status: exit code, or -signal            I  close stdin after the lines
+    B  UTF-16 units of a terminal before its tape   K  keys for a terminal
                                                     L  seconds that the agent may go on without a server
                                                     M  a note for the next server, which stands in this memory alone
                                                     F  forget: remove the folder and end, once the agent has ended
 
-Version 1 has no notes. Bounds: while AWAY_BYTES of the tape are unread, or the disk is full, the agent waits as at a full pipe.
-While PENDING_BYTES wait for the agent, the server waits. It imports built-in modules only: what `os` and `signal` import would be
-half of its memory.
+Version 1 has no notes, version 2 no terminals. Bounds: while AWAY_BYTES of the tape are unread, or the disk is full, the agent
+waits as at a full pipe. While PENDING_BYTES wait for the agent, the server waits. Of a terminal's tape KEPT_BYTES are kept.
+It imports built-in modules only: what `os` and `signal` import would be half of its memory.
 """
 
 import _socket
@@ -36,6 +38,7 @@ from posix import (
     _exit,  # pyright: ignore[reportPrivateUsage] - the public name is one of `os`
     chdir,
     close,
+    dup,
     dup2,
     fork,
     ftruncate,
@@ -46,6 +49,7 @@ from posix import (
     posix_spawn,
     pread,
     read,
+    rename,
     rmdir,
     set_blocking,
     setsid,
@@ -56,21 +60,25 @@ from posix import (
 )
 from posix import open as open_file
 
-PROTOCOL = 2
+PROTOCOL = 3
 HEAD = 5
 READ_BYTES = 65536
 SEND_BYTES = 262144
 AWAY_BYTES = 256 * 2**20
 PENDING_BYTES = 64 * 2**20
+KEPT_BYTES = 3 * 2**20
+"""Of a terminal, as much as a server shows of any text. Its tape has three times of it at most, one of them unread."""
 FIRST_LEASE_S = 10.0
 """Seconds for the starter to attach."""
 GREET_S = 1.0
 """Seconds for a server to take the notes."""
 STEP_S = 5.0
 """Seconds of each step of an end without a server: stdin closed, SIGTERM, SIGKILL."""
+LAST_READS = 64
+"""Of a terminal whose program has exited. Another one may write on."""
 LOOK_S = 0.1
 """Seconds between looks at the agent where the system has no pidfd, and between tries to write to a full disk."""
-TERM, KILL = 15, 9
+HUP, TERM, KILL = 1, 15, 9
 
 
 def record(kind: bytes, data: bytes) -> bytes:
@@ -83,17 +91,64 @@ def number(value: int) -> bytes:
     return value.to_bytes(8, "little", signed=value < 0)
 
 
+class TapeFile:
+    """The file with what the agent says."""
+
+    def __init__(self) -> None:
+        self.file = open_file("tape", O_RDWR | O_CREAT | O_APPEND, 0o600)
+        self.end = 0
+        self.unwritten = b""
+        """Records for which the disk has no room. Nothing more is read meanwhile."""
+        self.units = -1
+        """UTF-16 units of a terminal that the file has no more. Below 0: it is no terminal."""
+
+    def write(self) -> bool:
+        """Write what waits. False if the disk is full."""
+        try:
+            written = write(self.file, self.unwritten)
+            if written < len(self.unwritten):
+                raise OSError
+        except OSError:
+            ftruncate(self.file, self.end)
+            return False
+        self.end += written
+        self.unwritten = b""
+        return True
+
+    def shorten(self) -> None:
+        """Keep the end of a terminal's tape, which the server has read. Or all, if the disk is full."""
+        data, text, at = pread(self.file, self.end, 0), bytearray(), 0
+        while at < len(data):
+            body = at + HEAD
+            at = body + int.from_bytes(data[at : at + 4], "little")
+            text += data[body:at] if data[body - 1 : body] == b"O" else b""
+        cut = len(text) - KEPT_BYTES
+        while text[cut] & 0xC0 == 0x80:  # within a character
+            cut += 1
+        units = self.units + len(text[:cut].decode("utf-8", "replace").encode("utf-16-le")) // 2
+        kept = record(b"B", number(units)) + record(b"O", bytes(text[cut:]))
+        tape = open_file("new", O_RDWR | O_CREAT | O_APPEND, 0o600)
+        try:
+            is_whole = write(tape, kept) == len(kept)
+        except OSError:
+            is_whole = False
+        if is_whole:
+            rename("new", "tape")
+            tape, self.file = self.file, tape
+            self.units, self.end = units, len(kept)
+        else:
+            unlink("new")
+        close(tape)
+
+
 class Holder:
     """The agent, its tape and its server."""
 
     def __init__(self, secret: bytes) -> None:
         self.secret = secret
-        self.tape = open_file("tape", O_RDWR | O_CREAT | O_APPEND, 0o600)
-        self.end = 0
+        self.tape = TapeFile()
         self.sent = 0
         """Bytes of the tape that the server has, or that the last one had."""
-        self.unwritten = b""
-        """Records for which the disk has no room. Nothing more is read meanwhile."""
         self.poll = select.poll()
         self.listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         self.server: _socket.socket | None = None
@@ -118,40 +173,40 @@ class Holder:
     # --- the tape
 
     def append(self, kind: bytes, data: bytes) -> None:
-        self.unwritten += record(kind, data)
+        self.tape.unwritten += record(kind, data)
         self.write_tape()
 
     def write_tape(self) -> None:
-        try:
-            written = write(self.tape, self.unwritten)
-            if written < len(self.unwritten):
-                raise OSError
-        except OSError:  # the disk is full
-            ftruncate(self.tape, self.end)
+        if self.tape.write():
+            self.feed()
+        else:
             self.watch()
-            return
-        self.end += written
-        self.unwritten = b""
-        self.feed()
 
     def feed(self) -> None:
-        while self.server is not None and not self.is_deaf and self.sent < self.end:
+        while self.server is not None and not self.is_deaf and self.sent < self.tape.end:
             try:
-                self.sent += self.server.send(pread(self.tape, SEND_BYTES, self.sent))
+                self.sent += self.server.send(pread(self.tape.file, SEND_BYTES, self.sent))
             except BlockingIOError:
                 break
             except OSError:  # it has gone; what it said last is still to be read
                 self.is_deaf = True
+        if self.tape.units >= 0 and self.sent == self.tape.end > 2 * KEPT_BYTES:
+            self.tape.shorten()
+            self.sent = self.tape.end
         self.watch()
 
     def watch(self) -> None:
-        reads = 0 if self.unwritten or self.end - self.sent > AWAY_BYTES else select.POLLIN
+        if self.tape.units >= 0:
+            is_behind = self.tape.end - min(self.sent, 2 * KEPT_BYTES) > KEPT_BYTES
+        else:
+            is_behind = self.tape.end - self.sent > AWAY_BYTES
+        reads = 0 if self.tape.unwritten or is_behind else select.POLLIN
         self.want(self.stdout, reads)
         self.want(self.stderr, reads)
         self.want(self.stdin, select.POLLOUT if self.pending else 0)
         if self.server is not None:
             reads = select.POLLIN if len(self.pending) < PENDING_BYTES else 0
-            self.want(self.server.fileno(), reads | (select.POLLOUT if self.sent < self.end and not self.is_deaf else 0))
+            self.want(self.server.fileno(), reads | (select.POLLOUT if self.sent < self.tape.end and not self.is_deaf else 0))
 
     def want(self, descriptor: int, events: int) -> None:
         """Wait for these events. For none it is taken out: `poll` would report its end again and again."""
@@ -165,25 +220,31 @@ class Holder:
 
     # --- the agent
 
-    def spawn(self, argv: list[bytes], environment: dict[bytes, bytes], directory: bytes) -> int:
-        """Start the agent with its own session. Raises OSError."""
-        pipes = [pipe() for _ in range(3)]
-        ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
-        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+    def spawn(self, argv: list[bytes], environment: dict[bytes, bytes], directory: bytes, terminal: list[bytes]) -> int:
+        """Start the agent with its own session. Raises OSError. In: `terminal`, both ends of one, or nothing."""
+        if terminal:
+            master, slave = map(int, terminal)
+            self.tape.units, pipes = 0, [(master, slave)]
+            ours, theirs = [dup(master), master, -1], [slave] * 3
+        else:
+            pipes = [pipe() for _ in range(3)]
+            ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
+            theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
         actions = [(POSIX_SPAWN_DUP2, fd, place) for place, fd in enumerate(theirs)]
         actions += [(POSIX_SPAWN_CLOSE, fd) for pair in pipes for fd in pair if fd > 2]
         here = open_file(".", 0)
         chdir(directory)
         try:
-            signals = (1, 2, 3, 13, TERM)  # HUP, INT, QUIT, PIPE
+            signals = (HUP, 2, 3, 13, TERM)  # INT, QUIT, PIPE
             self.pid = posix_spawn(argv[0], argv, environment, file_actions=actions, setsid=True, setsigdef=signals)
         finally:
             chdir(here)
             close(here)
-        for descriptor in theirs:
+        for descriptor in set(theirs):
             close(descriptor)
         for descriptor in ours:
-            set_blocking(descriptor, False)
+            if descriptor >= 0:
+                set_blocking(descriptor, False)
         self.stdin, self.stdout, self.stderr = ours
         try:
             from posix import pidfd_open  # Linux
@@ -195,20 +256,24 @@ class Holder:
         self.watch()
         return self.pid
 
-    def hear(self, descriptor: int) -> None:
+    def hear(self, descriptor: int) -> bool:
+        """Whether there was something."""
         try:
             data = read(descriptor, READ_BYTES)
         except BlockingIOError:
-            return
+            return False
+        except OSError:  # no program has the terminal any more
+            data = b""
         if data:
             self.append(b"O" if descriptor == self.stdout else b"E", data)
-            return
+            return True
         self.close(descriptor)
         if descriptor == self.stdout:
             self.stdout = -1
             self.append(b"Q", b"")
         else:
             self.stderr = -1
+        return False
 
     def give(self) -> None:
         try:
@@ -236,15 +301,18 @@ class Holder:
             self.pending.clear()
             self.closes_stdin = True
             self.give()
+            for _ in range(LAST_READS if self.tape.units >= 0 else 0):
+                if self.stdout < 0 or self.tape.unwritten or not self.hear(self.stdout):
+                    break
             self.append(b"X", number(-(status & 127) if status & 127 else status >> 8))
 
     def descend(self) -> None:
         """Take the next step of the end of an agent without a server."""
         self.closes_stdin = True
         self.give()
-        if self.step:
+        if self.step or self.tape.units >= 0:
             try:  # noqa: SIM105 - `contextlib` is not built in
-                killpg(self.pid, TERM if self.step == 1 else KILL)
+                killpg(self.pid, (HUP, TERM, KILL)[min(self.step, 2)])
             except OSError:
                 pass
         self.step += 1
@@ -276,7 +344,7 @@ class Holder:
         if self.server is not None or not is_known:
             self.close(guest.detach())
             return
-        offset = min(offset, self.end)
+        offset = min(offset, self.tape.end)
         greeting = record(b"T", bytes((PROTOCOL,)) + number(offset) + number(len(self.notes)))
         try:
             guest.settimeout(GREET_S)
@@ -323,6 +391,9 @@ class Holder:
                 if self.stdin >= 0:
                     self.pending += data[8:]
                     self.give()
+            elif kind == b"K":
+                self.pending += data
+                self.give()
             elif kind == b"I":
                 self.closes_stdin = True
                 self.give()
@@ -348,7 +419,7 @@ class Holder:
 
     def turn(self) -> None:
         wait_s = 3600.0 if self.server is not None else self.next_step_at - time.monotonic()
-        if self.unwritten or (self.pidfd < 0 and self.pid):
+        if self.tape.unwritten or (self.pidfd < 0 and self.pid):
             wait_s = min(wait_s, LOOK_S)
         for descriptor, _ in self.poll.poll(max(wait_s, 0.0) * 1000):
             if descriptor in (self.stdout, self.stderr):
@@ -363,7 +434,7 @@ class Holder:
             elif descriptor == self.listener.fileno():
                 self.accept()
         self.look()
-        if self.unwritten:
+        if self.tape.unwritten:
             self.write_tape()
         if self.server is None and time.monotonic() >= self.next_step_at:
             if not self.pid:
@@ -380,6 +451,7 @@ def main() -> None:
     if not text:  # its server has ended, or wants no holder
         return
     folder, secret, directory, count, *rest = text.split(b"\0")
+    count, *terminal = count.split()
     argv, variables = rest[: int(count)], rest[int(count) :]
     if fork():
         _exit(0)
@@ -387,7 +459,7 @@ def main() -> None:
     chdir(folder)
     holder = Holder(bytes.fromhex(secret.decode()))
     try:
-        pid = holder.spawn(argv, dict(pair.split(b"=", 1) for pair in variables), directory)
+        pid = holder.spawn(argv, dict(pair.split(b"=", 1) for pair in variables), directory, terminal)
     except OSError as error:
         write(1, b"!%d" % (error.errno or 0))
         _exit(1)

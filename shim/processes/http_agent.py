@@ -9,6 +9,11 @@ Requests start in the order of `write`, and none before the stream's first event
 us, so no event is missed. Requests run concurrently, since some are answered only at the end of a turn. When the stream ends,
 events would be missed, so the process is ended too, and the next prompt starts it again. The process cannot outlive us: a shell
 waits at the other end of its stdin, which we hold, and ends it when stdin closes.
+
+    python -P -m shim.processes.http_agent EVENTS ARGV...
+
+The same as a program of its own, which speaks the lines on stdin and stdout (`bridge`). On a holder it outlives the server, with
+the stream and all requests: a tape has what came meanwhile, and no port or password.
 """
 
 from __future__ import annotations
@@ -19,16 +24,19 @@ import json
 import os
 import re
 import secrets
+import signal
 import socket
+import sys
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
+from pathlib import Path
 
 import aiohttp
 import structlog
 
-from shim.lib.errors import AgentGone, AgentNotFound, AgentStuck
+from shim.lib.errors import AgentError, AgentGone, AgentNotFound, AgentStuck
 from shim.processes.agent_pipes import AgentProcess, OnExit, OnLines
 from universal.items import Json
 from universal.launch import Exit, LaunchSpec
@@ -89,8 +97,7 @@ class HttpAgent:
         self = cls(on_lines, on_exit, password, spec.events, name)
         argv = ("/bin/sh", "-c", KEEPER, "sh", *spec.argv, "--port", str(free_port()))
         launch = replace(spec, argv=argv, env={**spec.env, **dict.fromkeys(PASSWORDS, password)})
-        if not os.access(spec.argv[0], os.X_OK):
-            raise AgentNotFound(f"The agent's program does not exist, or may not be run: {spec.argv[0]}.")
+        _check_program(spec)
         self._process = await AgentProcess.spawn(launch, env, on_lines=self._on_stdout, on_exit=self._on_process_exit, name=name)
         self._stream = asyncio.create_task(self._serve(), name=f"{name} {self._process.pid}: http")
         return self
@@ -253,6 +260,11 @@ class HttpAgent:
             self.kill()
 
 
+def _check_program(spec: LaunchSpec) -> None:
+    if not os.access(spec.argv[0], os.X_OK):
+        raise AgentNotFound(f"The agent's program does not exist, or may not be run: {spec.argv[0]}.")
+
+
 def _body(data: bytes) -> Json:
     """Return the decoded JSON of a body, a message with its text if it is no JSON, or None if it is empty."""
     if not data:
@@ -274,3 +286,60 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+# --- a program of its own -------------------------------------------------------------------------------------------
+
+
+def with_bridge(spec: LaunchSpec) -> LaunchSpec:
+    """The agent behind a program that speaks its lines, for a holder. Raises AgentNotFound."""
+    _check_program(spec)
+    return replace(spec, argv=(sys.executable, "-P", "-m", __name__, spec.events, *spec.argv))
+
+
+class _Stdin(asyncio.Protocol):
+    """Gives lines to an agent, and ends it at the end of stdin."""
+
+    def __init__(self, agent: HttpAgent) -> None:
+        self._agent = agent
+        self._framer = LineFramer()
+        self._end: asyncio.Task[None] | None = None
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for line in self._framer.push(data):
+                if isinstance(line, bytes):
+                    self._agent.write(line)
+        except AgentError as error:
+            sys.stderr.write(f"{error}\n")
+            self._agent.kill()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end = asyncio.create_task(self._agent.stop())
+
+
+async def bridge(events: str, *argv: str) -> Exit:
+    """Run an agent with its lines on stdin and stdout, until stdin ends or the agent exits."""
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # as `HttpAgent.interrupt`
+    stdout = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what is printed here is no line
+    exit_: asyncio.Future[Exit] = loop.create_future()
+
+    def on_lines(lines: list[bytes]) -> None:
+        stdout.write(b"".join(line + b"\n" for line in lines))
+        stdout.flush()
+
+    spec = LaunchSpec(argv, str(Path.cwd()), events=events)
+    agent = await HttpAgent.spawn(spec, os.environ, on_lines=on_lines, on_exit=exit_.set_result, name="agent")
+    stdin, _ = await loop.connect_read_pipe(lambda: _Stdin(agent), sys.stdin)
+    try:
+        return await exit_
+    finally:
+        stdin.close()
+
+
+if __name__ == "__main__":
+    exit_ = asyncio.run(bridge(*sys.argv[1:]))
+    sys.stderr.write(f"{exit_.stderr}\n")
+    sys.exit(128 + (exit_.signal or 0) if exit_.code is None else exit_.code)

@@ -14,6 +14,9 @@ from shim.store.ownership import Ownership
 from shim.store.rows import EventRow, RowPlace, SessionRow
 from universal.events import UniversalEvent
 
+TERMINALS = "terminals"
+"""A namespace: terminal that outlives its server -> what the next one must know of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:

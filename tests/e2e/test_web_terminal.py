@@ -9,9 +9,10 @@ from contextlib import suppress
 import pytest
 
 from .support import webui
-from .support.bench import MOCK, Bench
+from .support.bench import MOCK, Bench, bench
 from .support.browser import Browser
 from .support.children import wait_for
+from .support.places import program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.server(MOCK, command="web")]
 
@@ -98,3 +99,42 @@ def test_exit_ends_it(server: Bench, browser: Browser) -> None:
     assert known
     type_line(browser, "exit")
     wait_for(lambda: len(server.api.get("/pty")) < len(known), 20, "the terminal is still listed")
+
+
+@pytest.fixture
+def browser_of_two(two_servers: Bench) -> Iterator[Browser]:
+    made = Browser(two_servers.place, f"browser-{os.urandom(3).hex()}")
+    webui.know_project(made, two_servers.place)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def two_servers() -> Iterator[Bench]:
+    """A server that another one follows."""
+    with bench(MOCK, command="web", SHIM_OUTLIVE="true", SHIM_OPENCODE_BIN=program("opencode")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
+def test_a_shell_goes_on_in_the_next_server(two_servers: Bench, browser_of_two: Browser, kill: bool) -> None:
+    server, browser = two_servers, browser_of_two
+    new_session(server, browser)
+    open_terminal(browser)
+    project = server.place.project
+    type_until(browser, "word=kept; touch typed", (project / "typed").exists)
+    browser.do("rest")
+    [terminal], before = server.api.get("/pty"), ink(browser)
+    if not kill:
+        server.shim.child.send(15)
+        assert server.shim.child.wait(10) == 0
+    server.restart(kill=kill)
+    assert server.api.get("/pty") == [terminal]
+    browser.do("reload")
+    browser.wait(TERMINAL)
+    wait_for(lambda: ink(browser) > before // 2, 20, "what was on it is not there any more")
+    browser.click(TERMINAL)
+    type_until(
+        browser, "echo $word > again", lambda: (project / "again").exists() and (project / "again").read_text() == "kept\n"
+    )
+    type_until(browser, "exit", lambda: not server.api.get("/pty"))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -16,10 +19,32 @@ from yarl import URL
 from shim.host.terminals.terminal_manager import NewTerminal, Terminals
 from shim.lib.clock import ManualClock
 from shim.lib.errors import InvalidRequest
+from shim.store.base import TERMINALS
 from tests.http.conftest import Place
+from tests.process.support import until_empty
 
 WAIT_S = 15.0
 TICKET = {"x-opencode-ticket": "1"}
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["here", "on a holder"])
+async def folder(request: pytest.FixtureRequest, place: Place) -> AsyncIterator[Path | None]:
+    """Where holders of terminals are, if these are on holders."""
+    if not request.param:
+        yield None
+        return
+    with TemporaryDirectory(prefix="pty-") as folder:
+        place.services.terminals = terminals_of(place, Path(folder))
+        yield Path(folder)
+        await place.services.terminals.close()
+        assert not list(Path(folder).iterdir()), "nothing is left of a holder"
+
+
+def terminals_of(place: Place, folder: Path) -> Terminals:
+    """A server's terminals on holders, with the rows in the store."""
+    services, keep = place.services, partial(place.services.store.set_value, TERMINALS)
+    more: dict[str, Any] = {"clock": services.clock, "ids": services.ids, "changes": services.host, "keep": keep, "held": folder}
+    return Terminals(environ=services.terminals._environ, owner="", **more)
 
 
 class Screen:
@@ -301,3 +326,94 @@ async def test_terminals_are_limited(place: Place) -> None:
 async def test_shells(place: Place) -> None:
     body = (await place.api.get("/pty/shells", status=200)).body
     assert {"path": "/bin/sh", "name": "sh", "acceptable": True} in body
+
+
+async def stop(place: Place) -> None:
+    """The server stops."""
+    place.services.terminals.leaves = True
+    await place.services.terminals.close()
+
+
+async def begin(place: Place, folder: Path) -> None:
+    """Another one begins."""
+    place.services.terminals = terminals_of(place, folder)
+    await place.services.terminals.take_up(await rows(place))
+
+
+async def rows(place: Place) -> dict[str, Any]:
+    return await place.services.store.values(TERMINALS)
+
+
+on_a_holder = pytest.mark.parametrize("folder", [True], ids=["on a holder"], indirect=True)
+
+
+@on_a_holder
+async def test_a_shell_goes_on_in_the_next_server(place: Place, folder: Path) -> None:
+    made = await create(place, title="mine")
+    path = f"/pty/{made['id']}"
+    async with connect(place, made["id"]) as screen:
+        await screen.type("word=kept; echo on''ce\r")
+        await screen.until("once")
+        await stop(place)
+        assert await screen.end() == 1013, "it may come back"
+        seen = screen.text
+    await begin(place, folder)
+    assert (await place.api.get(path, status=200)).body == made
+    async with connect(place, made["id"]) as anew:
+        await anew.wait_for_cursor()
+        assert anew.replayed.startswith(seen)
+    async with connect(place, made["id"], cursor=str(len(seen))) as screen:
+        await screen.type("echo $word''.\r")
+        await screen.until("kept.")
+        assert "once" not in screen.text, "nothing comes twice"
+        await place.api.put(path, {"size": {"rows": 33, "cols": 111}}, status=200)
+        await screen.type("stty size; exit 7\r")
+        await screen.until("33 111")
+        assert await screen.end() == 1000
+    assert await rows(place) == {}
+
+
+@on_a_holder
+async def test_a_flood_keeps_its_positions_over_a_restart(place: Place, folder: Path) -> None:
+    """Its tape has its end alone, and the program waits while nobody reads."""
+    flood = "i=0; while [ $i -lt 160 ]; do printf 'é%065535d\\n' $i; i=$((i+1)); done; touch end; read x"
+    made = await create(place, flood)
+    async with connect(place, made["id"]) as screen:
+        await screen.until("0")
+    await stop(place)
+    await begin(place, folder)
+    end = Path(place.directory, "end")
+    async with asyncio.timeout(60):
+        while not end.exists() or place.services.terminals.get(place.directory, made["id"]).scrollback.cursor < 160 * 65_538:
+            await asyncio.sleep(0.05)
+    async with connect(place, made["id"]) as screen:
+        await screen.wait_for_cursor()
+    assert screen.cursor == 160 * 65_538
+    [tape] = folder.glob("*/tape")
+    assert tape.stat().st_size < 9.5 * 2**20
+    await stop(place)
+    await begin(place, folder)
+    async with connect(place, made["id"]) as anew:
+        await anew.wait_for_cursor()
+    assert (anew.cursor, anew.replayed[-1000:]) == (screen.cursor, screen.replayed[-1000:])
+
+
+@on_a_holder
+async def test_a_terminal_that_ended_meanwhile_is_gone(place: Place, folder: Path) -> None:
+    made = await create(place, "read x")
+    await stop(place)
+    os.kill(made["pid"], 9)
+    await begin(place, folder)
+    await until_empty(folder)
+    assert place.services.terminals.list_of(place.directory) == []
+    assert await rows(place) == {}
+
+
+@on_a_holder
+async def test_a_terminal_of_another_server_is_left_alone(place: Place, folder: Path) -> None:
+    await create(place, "read x")
+    other = terminals_of(place, folder)
+    await other.take_up(await rows(place))
+    assert other.list_of(place.directory) == []
+    await other.close()
+    assert len(await rows(place)) == len(place.services.terminals.list_of(place.directory)) == 1

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shim.processes.agent_pipes import AgentProcess, Waits
-from shim.processes.held_process import HeldProcess, Hold, HolderStart, NumberedLine
+from shim.processes.held_process import HeldProcess, NumberedLine
+from shim.processes.holder_link import Hold, HolderStart
 from universal.launch import Exit, LaunchSpec
 
 FAKES = Path(__file__).resolve().parent.parent / "fakes"

@@ -18,9 +18,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from shim.lib.errors import AgentNotFound
-from shim.processes import child_process, held_process, holder
+from shim.processes import child_process, held_process, holder, holder_link
 from shim.processes.child_environment import ChildEnvironment, child_environment
-from shim.processes.held_process import Hold, HolderStart, record
+from shim.processes.holder_link import Hold, HolderStart, record
 from tests.process.support import BOUND_S, NumberedProcess, Nursery, ProcessLog, has_died, is_live, new_hold, until_empty
 from universal.launch import LaunchSpec
 
@@ -78,13 +78,17 @@ async def test_an_agent_is_taken_up_with_all_its_lines(tmp_path: Path) -> None:
 
 
 @pytest.fixture(params=[*sorted(HOLDERS), None], ids=lambda version: f"version {version}" if version else "present")
-def is_old(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Agents get a holder of an older release, if there is one."""
+def has_notes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Agents get a holder of an older release, if there is one. Out: whether it has notes."""
+    version = request.param or holder.PROTOCOL
     if request.param is not None:
         program = tmp_path_factory.mktemp("old") / "holder.py"
-        program.write_bytes(lzma.decompress(HOLDERS[request.param].read_bytes()))
-        monkeypatch.setattr(child_process, "hold", partial(hold_as_version_1, program))
-    return request.param is not None
+        program.write_bytes(lzma.decompress(HOLDERS[version].read_bytes()))
+        if version == 1:
+            monkeypatch.setattr(child_process, "hold", partial(hold_as_version_1, program))
+        else:
+            monkeypatch.setattr(child_process, "HOLDER", (*child_process.HOLDER[:-1], str(program)))
+    return version >= held_process.NOTES_SINCE
 
 
 async def hold_as_version_1(
@@ -121,18 +125,18 @@ async def as_result(process: Process) -> Process:
     return process
 
 
-async def test_a_holder_of_each_release_works_with_this_server(is_old: bool, tmp_path: Path) -> None:
+async def test_a_holder_of_each_release_works_with_this_server(has_notes: bool, tmp_path: Path) -> None:
     """A line is given once, an exit is told, and notes come back from a holder that has them."""
     process, seen = await begin(tmp_path, "echo.py")
     process.lease(60)
-    assert process.note(b"\0" * 100_000) != is_old
-    assert process.note(b"two") != is_old
+    assert process.note(b"\0" * 100_000) == has_notes
+    assert process.note(b"two") == has_notes
     process.write(b"one")
     await seen.wait_for_line(b"one")
     process.leave()
     process.lines_written = 0
     again, seen_again = await come_back(process)
-    assert again.notes == ([] if is_old else [b"\0" * 100_000, b"two"])
+    assert again.notes == ([b"\0" * 100_000, b"two"] if has_notes else [])
     again.write(b"one")
     again.write(b"three")
     await seen_again.wait_for_line(b"three")
@@ -345,8 +349,8 @@ async def test_a_holder_of_an_unknown_version_is_left_alone(tmp_path: Path, monk
     process, seen = await begin(tmp_path, "echo.py")
     process.lease(60)
     process.leave()
-    monkeypatch.setattr(held_process, "PROTOCOLS", frozenset({99}))
-    with pytest.raises(ConnectionError, match="version 2"):
+    monkeypatch.setattr(holder_link, "PROTOCOLS", frozenset({99}))
+    with pytest.raises(ConnectionError, match=f"version {holder.PROTOCOL}"):
         await come_back(process)
     monkeypatch.undo()
     again, _ = await come_back(process)
@@ -373,8 +377,8 @@ async def test_garbage_on_the_socket_ends_the_connection_alone(tmp_path: Path) -
 
 
 def test_the_version_stands_in_both_programs() -> None:
-    assert max(held_process.PROTOCOLS) == holder.PROTOCOL
-    assert HOLDERS.keys() | {holder.PROTOCOL} == held_process.PROTOCOLS, "a holder of each release stays understood"
+    assert max(holder_link.PROTOCOLS) == holder.PROTOCOL
+    assert HOLDERS.keys() | {holder.PROTOCOL} == holder_link.PROTOCOLS, "a holder of each release stays understood"
 
 
 def test_a_long_path_fits_no_socket(tmp_path: Path) -> None:

@@ -13,23 +13,30 @@ import pytest
 
 from shim.lib.errors import AgentGone, AgentNotFound
 from shim.processes import http_agent
-from shim.processes.http_agent import HttpAgent
-from tests.process.support import FAKES, ProcessLog, has_died
+from shim.processes.handle import AgentHandle
+from shim.processes.http_agent import HttpAgent, with_bridge
+from tests.process.support import FAKES, NumberedProcess, ProcessLog, has_died, new_hold
 from universal.launch import LaunchSpec
 
 CONNECTED = b'{"event":{"type":"server.connected","properties":{}}}'
 
-Start = Callable[..., Awaitable[tuple[HttpAgent, ProcessLog]]]
+Start = Callable[..., Awaitable[tuple[AgentHandle, ProcessLog]]]
 
 
-@pytest.fixture
-async def start() -> AsyncIterator[Start]:
-    started: list[HttpAgent] = []
+@pytest.fixture(params=[False, True], ids=["here", "a bridge on a holder"])
+async def start(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Start]:
+    started: list[AgentHandle] = []
 
-    async def begin(*args: str, events: str = "/event") -> tuple[HttpAgent, ProcessLog]:
+    async def begin(*args: str, events: str = "/event") -> tuple[AgentHandle, ProcessLog]:
         seen = ProcessLog()
         spec = LaunchSpec((sys.executable, "-I", "-S", str(FAKES / "http_server.py"), *args), str(FAKES), events=events)
-        agent = await HttpAgent.spawn(spec, dict(os.environ), on_lines=seen.on_lines, on_exit=seen.on_exit, name="fake")
+        agent: AgentHandle
+        if request.param:
+            agent = await NumberedProcess.spawn_on(
+                new_hold(tmp_path), with_bridge(spec), os.environ, on_lines=seen.on_lines, on_exit=seen.on_exit
+            )
+        else:
+            agent = await HttpAgent.spawn(spec, dict(os.environ), on_lines=seen.on_lines, on_exit=seen.on_exit, name="fake")
         started.append(agent)
         return agent, seen
 
@@ -126,6 +133,8 @@ async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     spec = LaunchSpec((str(tmp_path / "opencode"), "serve"), str(tmp_path))
     with pytest.raises(AgentNotFound, match="does not exist"):
         await HttpAgent.spawn(spec, {}, on_lines=seen.on_lines, on_exit=seen.on_exit, name="fake")
+    with pytest.raises(AgentNotFound, match="does not exist"):
+        with_bridge(spec)
 
 
 async def test_the_stream_is_opened_at_the_path_of_the_launch(start: Start) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shim.lib.clock import ManualClock
-from shim.processes.held_process import HolderStart
+from shim.processes.holder_link import HolderStart
 from shim.sessions.session.lost_turns import NotExact, Open, read_calls, replay
 from shim.sessions.session.tape import CALLS, Tape
 from tests.support import recordings

@@ -21,7 +21,7 @@ PIECE_UNITS = 2**16
 
 
 class Watcher:
-    """One reader; iterate over it for texts. `lagged` is True if it was cut off for reading too slowly."""
+    """One reader; iterate over it for texts. `lagged`: it was cut off for reading too slowly, or its server stops."""
 
     def __init__(self) -> None:
         self._texts: deque[str] = deque()
@@ -42,8 +42,9 @@ class Watcher:
             self._ended = True
         self._wake.set()
 
-    def end(self) -> None:
-        """End the iteration after the queued texts."""
+    def end(self, *, may_return: bool = False) -> None:
+        """End the iteration after the queued texts. In: whether it is told to come back with its cursor."""
+        self.lagged = self.lagged or may_return
         self._ended = True
         self._wake.set()
 
@@ -72,6 +73,11 @@ class Scrollback:
     @property
     def cursor(self) -> int:
         return self._start + len(self._data) // 2
+
+    def begin(self, position: int, text: str) -> None:
+        """Take what another server has shown. In: the position of its first unit."""
+        self._start = position
+        self.add(text)
 
     def add(self, text: str) -> None:
         self._data += text.encode("utf-16-le")

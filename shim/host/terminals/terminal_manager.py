@@ -3,7 +3,8 @@
     create -> TerminalCreated   update -> TerminalUpdated   its program ends -> TerminalExited   remove -> TerminalDeleted
 
 A terminal leaves the list as soon as its program ends; its watchers get the rest of the output, then the end.
-`dispose` and `close` also end processes that ended terminals left behind (`nohup`).
+`dispose` and `close` also end processes that ended terminals left behind (`nohup`). With the setting `outlive` a terminal is on a
+holder (`HeldPty`): the next server shows it again (`take_up`), with what was on it.
 Source: a live OpenCode 1.18.33 (names, titles, login shells, cursors, tickets).
 """
 
@@ -22,8 +23,11 @@ import struct
 import termios
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
+
+import structlog
 
 from shim.host.changes import HostChange, HostFeed, TerminalCreated, TerminalDeleted, TerminalExited, TerminalUpdated
 from shim.host.terminals.scrollback import Scrollback, Watcher
@@ -35,6 +39,10 @@ from shim.lib.errors import InvalidRequest, PtyNotFound
 from shim.lib.ids import Ids
 from shim.processes import child_process, process_family
 from shim.processes.child_environment import ChildEnvironment, child_environment
+from shim.processes.holder_link import HeldTerminal, Hold, HolderStart, fits
+from universal.lib.jsonvalue import JsonObject
+
+log = structlog.get_logger()
 
 # --- a terminal -------------------------------------------------------------------------------------------------
 
@@ -86,6 +94,11 @@ class PtyProcess:
         self.pid = 0
 
     @property
+    def token(self) -> str:
+        """Of the program's family."""
+        return self._spec.token
+
+    @property
     def is_open(self) -> bool:
         """True while the program runs."""
         return self._master >= 0
@@ -115,7 +128,7 @@ class PtyProcess:
     def resize(self, rows: int, columns: int) -> None:
         """Set the terminal's size. The program gets SIGWINCH."""
         if self.is_open:
-            fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", min(rows, 0xFFFF), min(columns, 0xFFFF), 0, 0))
+            _set_size(self._master, rows, columns)
 
     async def write(self, data: bytes) -> None:
         """Write input as if typed. It waits while the program does not read. Unread input is dropped at the end."""
@@ -206,6 +219,91 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+def _set_size(descriptor: int, rows: int, columns: int) -> None:
+    fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", min(rows, 0xFFFF), min(columns, 0xFFFF), 0, 0))
+
+
+async def _no_commit() -> None:
+    """Nothing that led to a terminal's keys must be stored before."""
+
+
+class HeldPty(PtyProcess):
+    """One run of a program whose terminal a holder has. In: the folder of holders, its secret, and the path of the terminal."""
+
+    def __init__(
+        self,
+        spec: PtySpec,
+        on_output: Callable[[str], None],
+        on_exit: Callable[[int], None],
+        folder: Path,
+        secret: str,
+        device: str = "",
+    ) -> None:
+        super().__init__(spec, on_output, on_exit)
+        hold = Hold(folder / spec.token, secret, spec.token, _no_commit, HolderStart())
+        self._held = HeldTerminal(hold, self._show, PAUSE_S)
+        self.secret, self.device = secret, device
+
+    @property
+    def is_open(self) -> bool:
+        return self._waiter is not None and not self._held.exited.is_set()
+
+    async def start(self) -> None:
+        master, slave = pty.openpty()
+        try:
+            _set_size(slave, ROWS, COLUMNS)
+            self.device = os.ttyname(slave)
+            argv = ("/bin/sh", "-c", _OPEN, self.device, *(self._spec.start or self._spec.argv))
+            self._begin(await self._held.spawn(argv, self._spec.cwd, self._spec.environment, (master, slave)))
+        finally:
+            os.close(master)
+            os.close(slave)
+
+    async def read_tape(self) -> tuple[int, str]:
+        """Read what was on it so far, for `attach`. Out: it, after its position. Raises OSError."""
+        units, data = await self._held.read_tape()
+        return units, self._decoder.decode(data)
+
+    async def attach(self, pid: int) -> None:
+        """Attach as the next server. Raises OSError."""
+        await self._held.attach(pid)
+        self._begin(pid)
+
+    def _begin(self, pid: int) -> None:
+        self.pid, self._since = pid, process_family.start_ticks(pid)
+        self._waiter = asyncio.create_task(self._until_exit(), name=f"terminal {pid}")
+
+    async def _until_exit(self) -> None:
+        code = await self._held.until_exit()
+        self._on_exit(code if code >= 0 else 128 - code)
+
+    def leave(self) -> None:
+        """Let the program go on without this server."""
+        self._held.leave()
+        if self._waiter is not None:
+            self._waiter.cancel()
+
+    def resize(self, rows: int, columns: int) -> None:
+        if self.is_open:
+            with suppress(OSError):  # it ends just now
+                descriptor = os.open(self.device, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+                try:
+                    _set_size(descriptor, rows, columns)
+                finally:
+                    os.close(descriptor)
+
+    async def write(self, data: bytes) -> None:
+        self._held.write(data)
+
+    async def end(self) -> None:
+        await super().end()
+        await self._held.until_gone()
+
+    def _show(self, data: bytes) -> None:
+        if text := self._decoder.decode(data):
+            self._on_output(text)
+
+
 # --- the terminals of the server --------------------------------------------------------------------------------
 
 TERMINALS_LIMIT = 64
@@ -294,7 +392,14 @@ class Terminals:
         changes: HostFeed,
         limit: int = TERMINALS_LIMIT,
         enclose: Enclose = leave_command,
+        held: Path | None = None,
+        keep: Callable[[str, JsonObject | None], None] = lambda id_, row: None,
     ) -> None:
+        self._held = held if held is not None and fits(held / _new_token()) else None
+        """Where holders of terminals are; None: terminals end with this server."""
+        self._keep = keep
+        self.leaves = False
+        """Whether programs on holders go on when this server stops."""
         self._clock = clock
         self._ids = ids
         self._environ = environ
@@ -340,19 +445,17 @@ class Terminals:
         if self._closed or len(self._open) + self._starting >= self._limit:
             raise InvalidRequest(f"There are {self._limit} terminals open, which is the limit. Close some.")
         id_ = self._ids.new("pty")
-        token = f"pty-{secrets.token_hex(8)}"
+        token = _new_token()
         directory_token = self._tokens.setdefault(directory, f"ptys-{secrets.token_hex(8)}")
         scrollback, watchers = Scrollback(), set[Watcher]()
-
-        def on_output(text: str) -> None:
-            scrollback.add(text)
-            for watcher in tuple(watchers):
-                watcher.put(text)
-
+        on_output, on_exit = partial(_show, scrollback, watchers), partial(self._note_exit, id_)
         self._starting += 1
         try:
             spec = await asyncio.to_thread(self._spec, directory, new, (directory_token, token))
-            process = PtyProcess(spec, on_output, lambda code: self._note_exit(id_, code))
+            if self._held is not None:
+                process = HeldPty(spec, on_output, on_exit, self._held, secrets.token_hex(32))
+            else:
+                process = PtyProcess(spec, on_output, on_exit)
             await process.start()
         except OSError as error:
             raise InvalidRequest(f"Cannot start a terminal in {directory}: {error.strerror or error}") from error
@@ -365,8 +468,48 @@ class Terminals:
         title = new.title or f"Terminal {id_[-4:]}"
         info = TerminalInfo(id_, title, new.command or command, tuple(args), spec.cwd, process.pid)
         terminal = self._open[id_] = Terminal(directory, project, info, process, scrollback, watchers)
+        self._keep_row(terminal)
         self._publish(terminal, TerminalCreated(info))
         return terminal
+
+    async def take_up(self, rows: Mapping[str, JsonObject]) -> None:
+        """Show the terminals of the server before again. A holder that is gone took its program along."""
+        for id_, row in rows.items() if self._held is not None else ():
+            try:
+                await self._take_up(id_, row)
+            except (FileNotFoundError, ConnectionRefusedError):
+                self._keep(id_, None)
+            except (OSError, LookupError, TypeError, ValueError) as error:  # another server has it, or has written the row
+                log.info("terminal.not_taken_up", id=id_, why=str(error))
+
+    async def _take_up(self, id_: str, row: JsonObject) -> None:
+        assert self._held is not None
+        directory, (directory_token, token) = row["directory"], row["tokens"]
+        info = TerminalInfo(**row["info"])
+        info = replace(info, args=tuple(info.args))
+        scrollback, watchers = Scrollback(), set[Watcher]()
+        on_output, on_exit = partial(_show, scrollback, watchers), partial(self._note_exit, id_)
+        spec = PtySpec((info.command, *info.args), info.cwd, child_environment({}, {}), token)
+        process = HeldPty(spec, on_output, on_exit, self._held, row["secret"], row["device"])
+        scrollback.begin(*await process.read_tape())
+        await process.attach(info.pid)
+        if process.is_open:
+            self._tokens[directory] = directory_token
+            self._open[id_] = Terminal(directory, row["project"], info, process, scrollback, watchers)
+
+    def _keep_row(self, terminal: Terminal) -> None:
+        """Keep what the next server must know of a terminal."""
+        process = terminal.process
+        if isinstance(process, HeldPty):
+            row = {"directory": terminal.directory, "project": terminal.project, "info": asdict(terminal.info)}
+            tokens = [self._tokens[terminal.directory], process.token]
+            self._keep(terminal.id, {**row, "tokens": tokens, "device": process.device, "secret": process.secret})
+
+    def _drop(self, id_: str) -> Terminal | None:
+        """Take a terminal out of the list. None if it is not there any more."""
+        if self._held is not None:
+            self._keep(id_, None)
+        return self._open.pop(id_, None)
 
     def update(self, terminal: Terminal, *, title: str | None, size: tuple[int, int] | None) -> None:
         """Change title and size (rows, columns). None keeps a value."""
@@ -374,11 +517,12 @@ class Terminals:
             terminal.info = replace(terminal.info, title=title)
         if size is not None:
             terminal.process.resize(*size)
+        self._keep_row(terminal)
         self._publish(terminal, TerminalUpdated(terminal.info))
 
     async def remove(self, terminal: Terminal) -> None:
         """End a terminal and all processes that it started."""
-        if self._open.pop(terminal.id, None) is not None:
+        if self._drop(terminal.id) is not None:
             self._publish(terminal, TerminalDeleted(terminal.id))
         await terminal.process.end()
         _end(terminal)
@@ -416,7 +560,7 @@ class Terminals:
         tokens = [self._tokens.pop(place) for place in places]
         going = [terminal for terminal in self._open.values() if directory in (None, terminal.directory)]
         for terminal in going:
-            self._open.pop(terminal.id, None)
+            self._drop(terminal.id)
         await asyncio.gather(*(terminal.process.end() for terminal in going))
         for terminal in going:
             _end(terminal)
@@ -424,8 +568,14 @@ class Terminals:
             await asyncio.to_thread(process_family.end_owned, token)
 
     async def close(self) -> None:
-        """End all terminals and accept no new ones, for the server's shutdown."""
+        """End all terminals, or leave them, and accept no new ones, for the server's shutdown."""
         self._closed = True
+        for terminal in list(self._open.values()) if self.leaves else ():
+            if isinstance(terminal.process, HeldPty):
+                terminal.process.leave()
+                del self._open[terminal.id]
+                self._tokens.pop(terminal.directory, None)
+                _end(terminal, may_return=True)
         await self.dispose(None)
 
     # --- inside
@@ -444,15 +594,14 @@ class Terminals:
             raise InvalidRequest(f"There is no program {command}", path=("command",))
         login = ("-l",) if Path(command).name in LOGIN_SHELLS else ()
         inherited = {**self._environ, **new.env}
-        if self._owner:
+        if self._owner and self._held is None:  # else it outlives its owner
             inherited = process_family.with_owner(inherited, self._owner)
         environment = child_environment(inherited, ENVIRONMENT, ",".join(tokens))
         argv = (path, *new.args, *login)
         return PtySpec(argv, cwd, environment, tokens[1], self._enclose(argv, cwd))
 
     def _note_exit(self, id_: str, code: int) -> None:
-        terminal = self._open.pop(id_, None)
-        if terminal is not None:
+        if (terminal := self._drop(id_)) is not None:
             self._publish(terminal, TerminalExited(id_, code))
             _end(terminal)
 
@@ -460,6 +609,16 @@ class Terminals:
         self._changes.publish(change, terminal.directory, terminal.project)
 
 
-def _end(terminal: Terminal) -> None:
+def _new_token() -> str:
+    return f"pty-{secrets.token_hex(8)}"
+
+
+def _show(scrollback: Scrollback, watchers: set[Watcher], text: str) -> None:
+    scrollback.add(text)
+    for watcher in tuple(watchers):
+        watcher.put(text)
+
+
+def _end(terminal: Terminal, *, may_return: bool = False) -> None:
     for watcher in tuple(terminal.watchers):
-        watcher.end()
+        watcher.end(may_return=may_return)

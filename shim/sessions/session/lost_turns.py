@@ -74,6 +74,7 @@ def state_of(actor: SessionActor) -> JsonObject | None:
         return None
     return {
         "is_busy": main.machine.busy,
+        "is_at_work": _is_at_work(actor),
         **_turn_of(main),
         "agent": process.agent,
         "process": [process.resumes, process.reads_project, dispatcher.may_use_project_settings, process.edits.is_on],
@@ -85,6 +86,11 @@ def state_of(actor: SessionActor) -> JsonObject | None:
         "offers": actor.offers.to_json(),
         "limit": actor.limit.to_json(),
     }
+
+
+def _is_at_work(actor: SessionActor) -> bool:
+    """Whether a turn runs, or the agent works in the background."""
+    return actor.main.machine.busy or actor.children.is_busy or bool(actor.process.live_work)
 
 
 def _turn_of(state: SessionState) -> JsonObject:
@@ -108,9 +114,9 @@ def watch(actor: SessionActor, tape: Tape) -> None:
 
 
 def outlives(actor: SessionActor) -> bool:
-    """Whether the running turn of a session can go on when this server ends."""
+    """Whether the running turn of a session, or its work in the background, can go on when this server ends."""
     tape = actor.process.tape
-    return tape is not None and actor.main.machine.busy and tape.row() is not None
+    return tape is not None and _is_at_work(actor) and tape.row() is not None
 
 
 def leave(actor: SessionActor, tapes: Tapes | None) -> bool:
@@ -262,14 +268,16 @@ class _Replay:
         self._tapes = tapes
         self._main = state
         self._row = row
-        self._said = row["state"]
+        self._said: JsonObject = row["state"]
         self._open = Open()
         self._skip = int(row["lines"])
 
     async def take_up(self, actor: SessionActor) -> None:
         """Go on with the turn. Raises NotExact, OSError, and what values of another form raise."""
-        if not self._said["is_busy"]:
+        if not self._said.get("is_at_work", self._said["is_busy"]):
             raise NotExact("no turn runs")
+        if not self._said["is_busy"]:  # what has ended is over
+            self._said = {**self._said, "prompts": [None, None]}
         if self._row["pid"] is None:
             await self._start_again(actor)
         else:
@@ -338,7 +346,8 @@ class _Replay:
                     raise NotExact("a question of the server itself is open")
             await deps.config_refresh(actor.directory)
             actor.dispatcher.known_place = await deps.find_place(actor.directory)
-            _go_on(main, said)
+            if said["is_busy"]:
+                _go_on(main, said)
         except BaseException:  # whatever it is, its agent ends
             process.leave()
             raise

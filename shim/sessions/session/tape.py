@@ -27,7 +27,8 @@ from shim.lib.clock import Clock
 from shim.lib.errors import StoreError
 from shim.lib.ids import tied_id
 from shim.processes.handle import AgentHandle
-from shim.processes.held_process import HeldProcess, Hold, HolderStart, NumberedLine, sweep
+from shim.processes.held_process import HeldProcess, NumberedLine, sweep
+from shim.processes.holder_link import Hold, HolderStart
 from shim.sessions.session.session_journal import SessionJournal
 from shim.store.writer import GroupWriter
 from universal.codec import Codec, Interrupt, Output, PermissionReply, Prompt, QuestionReply, WriteLine
@@ -315,8 +316,9 @@ class Tapes:
         return tape
 
     def may_hold(self, tape: Tape, agent: Agent) -> bool:
-        """Whether an agent can be on a holder. Not one in this process, or over HTTP: it ends with its server."""
-        if agent.located.path is None or agent.spec.program.transport == "http":
+        """Whether an agent can be on a holder. One in this process ends with its server."""
+        if agent.located.path is None:
+            tape.give_up("it runs in this server")
             return False
         if not tape.hold.fits:
             log.warning("tape.path_too_long", folder=str(self.folder), do="Set data_dir to a shorter path.")
@@ -343,7 +345,7 @@ class Tapes:
         for tape in touched:
             row = tape.row()
             self.put(tape, ROWS, tape.session_id, row)
-            tape.renew_lease(is_busy=row is not None and bool(row["state"]["is_busy"]))
+            tape.renew_lease(is_busy=row is not None and bool(row["state"]["is_at_work"]))
         self._store.groups.end_group()
 
     def put(self, tape: Tape, namespace: str, key: str, value: JsonObject | None) -> None:

@@ -21,6 +21,7 @@ export class App {
     this.directory = null // the server's
     this.reached = null // null: no answer yet; true, or the text of the error
     this.agents = null
+    this.holders = []
     this.models = {} // agent -> {models, defaultModel} | {error}
     this.nodes = null // null: no answer yet; {cluster, nodes}, without a cluster if the server is in none
     this.counters = []
@@ -170,7 +171,10 @@ export class App {
 
   async loadAgents() {
     await this.act(async () => {
-      this.agents = (await call("GET", "v1/agents")).agents
+      const none = { holders: [] } // who is no admin is refused
+      const [agents, held] = await Promise.all([call("GET", "v1/agents"), call("GET", "v1/x-holders").catch(() => none)])
+      this.agents = agents.agents
+      this.holders = held.holders
     })
   }
 

@@ -383,6 +383,25 @@ class NodeListResponse(Model):
     nodes: list[NodeInfo]
 
 
+class HolderInfo(Model):
+    """Our addition: what holds an agent or a terminal, so that it outlives the server. `pids`: its processes, its own first.
+
+    `session` or `terminal` says whose it is; neither, if nobody takes it up any more. `isAlive`: false for one that was killed.
+    """
+
+    id: str
+    is_alive: bool = Field(alias="isAlive")
+    pids: list[int]
+    session: str | None = None
+    terminal: str | None = None
+
+
+class HolderListResponse(Model):
+    """Our addition: the holders of this machine in this server's data directory; none without the setting `outlive`."""
+
+    holders: list[HolderInfo]
+
+
 # --- messages ----------------------------------------------------------------------------------------
 
 

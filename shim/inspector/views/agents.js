@@ -64,11 +64,17 @@ const card = (app, agent) => html`<li class="card" aria-label=${agent.title ?? a
   ${agent.install?.state === "running" ? installing(app, agent) : nothing} ${capabilities(agent.capabilities)} ${rules(agent)} ${models(app, agent)}
 </li>`
 
+const holder = (held) => html`<li><code>${held.id}</code>
+  ${held.session ? html`<a href="#/session/${held.session}/chat">${held.session}</a>` : held.terminal ? `terminal ${held.terminal}` : "nobody takes it up"}
+  · ${held.isAlive ? held.pids.length ? `pid ${held.pids.join(", ")}` : "its program has ended" : "killed: the next start of the server removes it"}</li>`
+
 export function view(app) {
   if (app.agents === null) return html`<p class="blank">Loading …</p>`
   const missing = app.agents.filter((agent) => !agent.installed)
   return html`<section class="page" aria-label="Agents"><h2>Agents</h2>
     <ul class="cards">${app.agents.filter((agent) => agent.installed).map((agent) => card(app, agent))}</ul>
     ${missing.length ? html`<section class="card absent" aria-label="Not installed"><h3>Not installed</h3>
-      <ul>${missing.map((agent) => absent(app, agent))}</ul></section>` : nothing}</section>`
+      <ul>${missing.map((agent) => absent(app, agent))}</ul></section>` : nothing}
+    ${app.holders.length ? html`<section class="card" aria-label="Holders"><h3>What outlives the server</h3>
+      <ul>${app.holders.map(holder)}</ul></section>` : nothing}</section>`
 }

@@ -11,10 +11,21 @@ from importlib.metadata import version
 
 from aiohttp import web
 
-from shim.faces.v1.models import HealthResponse, NodeChange, NodeListResponse, UnservedList, UnservedRequest
+from shim.faces.v1.models import (
+    HealthResponse,
+    HolderInfo,
+    HolderListResponse,
+    NodeChange,
+    NodeListResponse,
+    UnservedList,
+    UnservedRequest,
+)
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import Ctx
 from shim.lib.bounded_output import dropped_lines
+from shim.processes.held_process import agents_of, holders
+from shim.sessions.session.tape import ROWS
+from shim.store.base import TERMINALS
 
 VERSION = version("opencode-shim")
 
@@ -38,6 +49,27 @@ async def list_unserved(ctx: Ctx) -> object:
     keys = UnservedRequest.model_fields
     asked = [UnservedRequest.model_validate(dict(zip(keys, row, strict=True))) for row in ctx.services.unserved_requests.rows()]
     return UnservedList(version=VERSION, asked=asked)
+
+
+@v1("GET", "/v1/x-holders", tag="agents", answer=HolderListResponse)
+async def list_holders(ctx: Ctx) -> object:
+    """The agents and terminals that outlive this server."""
+    store, folder = ctx.services.store, ctx.services.settings.data_dir / "held"
+    sessions = {row["token"]: session for session, row in (await store.values(ROWS)).items() if row is not None}
+    terminals = {row["tokens"][1]: id_ for id_, row in (await store.values(TERMINALS)).items()}
+    places = await asyncio.to_thread(lambda: [(place, is_live, agents_of(place)) for place, is_live in holders(folder).items()])
+    return HolderListResponse(
+        holders=[
+            HolderInfo(
+                id=place.name,
+                isAlive=is_live,
+                pids=pids,
+                session=sessions.get(place.name),
+                terminal=terminals.get(place.name),
+            )
+            for place, is_live, pids in places
+        ]
+    )
 
 
 # --- servers of a cluster --------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ import sqlite3
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from typing import NamedTuple
 
 import pytest
 
@@ -27,12 +28,19 @@ TOOL = find_tool(os.environ.get("PATH", os.defpath))
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 TURN_S = 90
 SEEDS = range(first := int(os.environ.get("SEED", "1")), first + int(os.environ.get("SEEDS", "1")))
+WEATHER = """
+export default {
+  description: "Tells the weather of a city",
+  args: {},
+  async execute(args) { return `sunny in ${args.city}` },
+}
+"""
 SECRET = "planted-secret-of-an-mcp-server"
 WORDS = 200
 """Of the text that streams over the kills, ten a second: time for three restarts."""
 
 
-@pytest.fixture(params=[CLAUDE, "codex", *nightly(f"{CLAUDE} in a sandbox", "pi", "claude-agent-acp")])
+@pytest.fixture(params=[CLAUDE, "codex", *nightly(f"{CLAUDE} in a sandbox", "opencode", "pi", "claude-agent-acp")])
 def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
     name, _, is_held = request.param.partition(" ")
     if is_held and TOOL.why:
@@ -239,36 +247,6 @@ def answer_all(server: Bench, session: str) -> list[Json]:
     return server.api.messages(session)
 
 
-def test_a_subagent_goes_on_and_asks_the_next_server(claude: Bench) -> None:
-    session = claude.api.session()
-    claude.api.prompt(session, "[scene:task:bash:touch made.txt] hand it on")
-    request = request_of(claude)
-    child = request["sessionID"]
-    assert child != session
-    claude.restart(kill=True)
-    assert {session, child} <= claude.api.status().keys(), claude.shim.child.log()[-4000:]
-    assert request_of(claude)["id"] == request["id"]
-    claude.restart(kill=True)
-    claude.api.post(f"/permission/{request['id']}/reply", {"reply": "once"})
-    until_idle(claude, session)
-    assert (claude.place.project / "made.txt").exists()
-    for name in (session, child):
-        check_one_turn(claude, name)
-    assert claude.api.status() == {}
-
-
-def test_a_question_is_answered_to_the_next_server(claude: Bench) -> None:
-    session = claude.api.session()
-    claude.api.prompt(session, "[scene:question] ask me")
-    [question] = wait_for(lambda: claude.api.get("/question"), TURN_S, "no question is asked")
-    claude.restart(kill=True)
-    [again] = claude.api.get("/question")
-    assert again == question
-    claude.api.post(f"/question/{again['id']}/reply", {"answers": [[question["questions"][0]["options"][0]["label"]]]})
-    assert texts(until_idle(claude, session))[-1] == "Done!"
-    check_one_turn(claude, session)
-
-
 @pytest.mark.parametrize("steer", ["true", "false"], ids=["steered", "queued"])
 def test_a_prompt_that_waits_is_answered_by_the_next_server(steer: str) -> None:
     with bench(CLAUDE, SHIM_OUTLIVE="true", SHIM_STEER=steer) as server:
@@ -284,42 +262,142 @@ def test_a_prompt_that_waits_is_answered_by_the_next_server(steer: str) -> None:
         check_one_turn(server, session)
 
 
-def test_a_tool_of_the_persons_mcp_server_runs_for_the_next_server(claude: Bench) -> None:
+def subagent_asks(server: Bench) -> Iterator[None]:
+    session = server.api.session()
+    server.api.prompt(session, "[scene:task:bash:touch made.txt] hand it on")
+    request = request_of(server)
+    child = request["sessionID"]
+    assert child != session
+    yield
+    assert {session, child} <= server.api.status().keys(), server.shim.child.log()[-4000:]
+    assert request_of(server)["id"] == request["id"]
+    yield
+    server.api.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+    until_idle(server, session)
+    assert (server.place.project / "made.txt").exists()
+    for name in (session, child):
+        check_one_turn(server, name)
+    assert server.api.status() == {}
+
+
+def question_is_open(server: Bench) -> Iterator[None]:
+    session = server.api.session()
+    server.api.prompt(session, "[scene:question] ask me")
+    [question] = wait_for(lambda: server.api.get("/question"), TURN_S, "no question is asked")
+    yield
+    [again] = server.api.get("/question")
+    assert again == question
+    server.api.post(f"/question/{again['id']}/reply", {"answers": [[question["questions"][0]["options"][0]["label"]]]})
+    assert texts(until_idle(server, session))[-1] == "Done!"
+    check_one_turn(server, session)
+
+
+def tool_of_an_mcp_server(server: Bench) -> Iterator[None]:
     """Its secrets stand in no file of the server."""
-    session = claude.api.session()
-    claude.api.prompt(session, "[scene:mcp] ask it")
-    request_of(claude)
-    claude.restart(kill=True)
-    assert session in claude.api.status(), claude.shim.child.log()[-4000:]
-    [call] = tools(answer_all(claude, session))
+    session = server.api.session()
+    server.api.prompt(session, "[scene:mcp] ask it")
+    request_of(server)
+    yield
+    assert session in server.api.status(), server.shim.child.log()[-4000:]
+    [call] = tools(answer_all(server, session))
     assert (call["state"]["status"], "hello" in call["state"]["output"]) == ("completed", True), call
-    check_one_turn(claude, session)
-    for path in (claude.place.home / "data").rglob("*"):
+    check_one_turn(server, session)
+    for path in (server.place.home / "data").rglob("*"):
         assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
 
 
-@pytest.mark.skipif(bool(TOOL.why), reason=f"no sandbox can be made here: {TOOL.why}")
-def test_a_turn_that_reaches_its_model_by_the_server_ends_with_it() -> None:
-    """In `strict`: the log and `/v1` say so before."""
-    with bench(CLAUDE, SHIM_OUTLIVE="true", SHIM_SANDBOX="strict") as server:
-        session = server.api.session()
-        server.api.prompt(session, "[scene:bash:touch made.txt] make")
-        request_of(server)
-        assert "its sandbox reaches its model by this server" in server.shim.child.log()
-        [told] = server.api.get("/v1/sessions")["sessions"]
-        assert told["outlives"] is False
-        server.restart(kill=True)
-        assert session not in server.api.status()
-        assert server.api.get("/permission") == []
-        assert journal(server, session)["turn.ended"] == 1
+def background_work(server: Bench) -> Iterator[None]:
+    """No turn runs. The agent goes on, and speaks again when its command has ended."""
+    session = server.api.session()
+    server.api.prompt(session, "[scene:slow_bash:15] run")
+    wait_for(lambda: tools(server.api.messages(session)), TURN_S, "no tool runs")
+    server.api.post(f"/api/session/{session}/background")
+    said = len(texts(until_idle(server, session)))
+    [held] = server.api.get("/v1/x-holders")["holders"]
+    yield
+    [again] = server.api.get("/v1/x-holders")["holders"]
+    assert (again["id"], again["pids"][0]) == (held["id"], held["pids"][0]), server.shim.child.log()[-4000:]
+    wait_for(lambda: len(texts(until_idle(server, session))) > said, TURN_S, "the end of its command is not told")
+    events = journal(server, session)
+    assert events["turn.started"] == events["turn.ended"] == 2, events
 
 
-def test_a_turn_ends_with_its_server_without_the_setting() -> None:
-    with bench(CLAUDE) as server:
-        session = server.api.session()
-        server.api.prompt(session, "[scene:bash:touch made.txt] make")
-        request_of(server)
-        server.restart(kill=True)
-        assert session not in server.api.status()
-        assert server.api.get("/permission") == []
-        assert journal(server, session)["error"] == 1
+def abort_in_progress(server: Bench) -> Iterator[None]:
+    session = server.api.session()
+    server.api.prompt(session, "[scene:slow_bash:30] wait")
+    wait_for(lambda: tools(server.api.messages(session)), TURN_S, "no tool runs")
+    server.api.post(f"/session/{session}/abort")
+    yield
+    until_idle(server, session)
+    events = journal(server, session)
+    assert (events["turn.started"], events["turn.ended"]) == (1, 1), events
+
+
+def undo_of_a_turn(server: Bench) -> Iterator[None]:
+    """The snapshot is of the first server, the file of the second, and the third takes it back."""
+    session, made = server.api.session(), server.place.project / "made.txt"
+    server.api.prompt(session, "[scene:bash:touch made.txt] make")
+    request = request_of(server)
+    yield
+    server.api.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+    prompt = until_idle(server, session)[0]["info"]["id"]
+    assert made.exists()
+    yield
+    server.api.post(f"/session/{session}/revert", {"messageID": prompt})
+    assert not made.exists()
+
+
+def ends(server: Bench) -> Iterator[None]:
+    """The turn ends with its server, which `/v1` says before."""
+    session = server.api.session()
+    server.api.prompt(session, "[scene:bash:touch made.txt] make")
+    request_of(server)
+    [told] = server.api.get("/v1/sessions")["sessions"]
+    assert told["outlives"] is False
+    yield
+    assert session not in server.api.status()
+    assert server.api.get("/permission") == []
+    events = journal(server, session)
+    assert (events["turn.ended"], events["error"]) == (1, 1), events
+
+
+class Row(NamedTuple):
+    """What runs when its server is killed at each `yield`. `why`: a word of the log, for a turn that ends."""
+
+    steps: Callable[[Bench], Iterator[None]]
+    why: str = ""
+    settings: Mapping[str, str] = {}
+    plugin: str = ""
+
+
+ROWS = {
+    "a subagent asks": Row(subagent_asks),
+    "a question": Row(question_is_open),
+    "a tool of the persons mcp server": Row(tool_of_an_mcp_server),
+    "background work": Row(background_work),
+    "an abort": Row(abort_in_progress),
+    "an undo": Row(undo_of_a_turn),
+    "a tool of a plugin": Row(ends, "this server runs tools of it", plugin=WEATHER),
+    "tools of mcp": Row(ends, "this server runs tools of it", {"SHIM_MCP": "true"}),
+    "strict": Row(ends, "its sandbox reaches its model by this server", {"SHIM_SANDBOX": "strict"}),
+    "without the setting": Row(ends, settings={"SHIM_OUTLIVE": "false"}),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_work_goes_on_or_says_that_it_ends(name: str) -> None:
+    row = ROWS[name]
+    if row.settings.get("SHIM_SANDBOX") and TOOL.why:
+        pytest.skip(f"no sandbox can be made here: {TOOL.why}")
+    mcp = {"type": "local", "command": [sys.executable, str(MCP_SERVER)], "environment": {"PLANTED": SECRET}}
+    settings = {"SHIM_OUTLIVE": "true", **row.settings}
+    with bench(CLAUDE, config={**CONFIG, "mcp": {"scripted": mcp}}, **settings) as server:
+        if row.plugin:
+            file = server.place.home / ".config" / "opencode" / "tool" / "weather.ts"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(row.plugin)
+            server.models()
+        for number, _ in enumerate(row.steps(server)):
+            assert row.why in server.shim.child.log()
+            server.restart(kill=True)
+            assert number < 5

@@ -29,7 +29,7 @@ TURN_S, CALL_S, MOST = 120.0, 60.0, 60
 SERVER = """
 import os, sys
 from shim.cli import main
-from shim.processes import child_process, held_process
+from shim.processes import child_process, held_process, holder_link
 from shim.sessions.session import lost_turns, tape
 from shim.store import writer
 
@@ -68,13 +68,13 @@ def arm(real):
         return real(*args)
     return call
 
-begin, send = writer.GroupWriter.__init__, held_process._Link.send
+begin, send = writer.GroupWriter.__init__, holder_link.Link.send
 writer.GroupWriter.__init__ = lambda self, commit, *more: begin(self, around(commit, "a commit"), *more)
 given = around(send, "a line for the agent")
-held_process._Link.send = lambda self, kind, data=b"": (given if kind == b"W" else send)(self, kind, data)
+holder_link.Link.send = lambda self, kind, data=b"": (given if kind == b"W" else send)(self, kind, data)
 child_process.hold = later(child_process.hold, "the start of an agent")
 tape.Tapes.expect = arm(tape.Tapes.expect)
-held_process._Link.data_received = around(held_process._Link.data_received, "lines of the agent")
+holder_link.Link.data_received = around(holder_link.Link.data_received, "lines of the agent")
 for place, owner, name in (("attaching", held_process.HeldProcess, "attach"), ("going on", lost_turns._Replay, "_resume")):
     setattr(owner, name, later(getattr(owner, name), place))
     if point.endswith(place):
@@ -245,8 +245,10 @@ def test_a_tape_goes_with_its_session(open_request: tuple[Place, str]) -> None:
         with closing(sqlite3.connect(f"file:{place.home / 'data' / 'opencode-shim.db'}?mode=ro", uri=True)) as database:
             return int(database.execute(rows).fetchone()[0])
 
-    assert len(list(held.iterdir())) == 1
+    [folder] = held.iterdir()
     assert count_rows() > 1
+    [listed] = place.call("GET", "/v1/x-holders")["holders"]
+    assert (listed["id"], listed["session"], listed["isAlive"], len(listed["pids"]) > 0) == (folder.name, session, True, True)
     place.call("DELETE", f"/session/{session}")
     wait_for(lambda: not list(held.iterdir()) and not count_rows(), CALL_S, "something is left")
 
@@ -266,3 +268,37 @@ def test_ten_thousand_lines_are_taken_up(top: Path) -> None:
         messages = place.call("GET", f"/session/{session}/message")
         said = "".join(part["text"] for message in messages[1:] for part in message["parts"] if part["type"] == "text")
         assert said == "".join(f"{step} " for step in range(10_000)) + "done allow_once"
+
+
+def test_a_command_for_an_agent_ends_with_its_server(top: Path) -> None:
+    """The agent is told, and its turn goes on."""
+    with run_place(top, "never", 1) as place:
+        session = place.call("POST", "/session", {})["id"]
+        text = "run touch begun; sleep 600"
+        place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
+        wait_for((top / "begun").exists, TURN_S, lambda: (top / "log").read_text()[-3000:])
+        assert place.process is not None
+        place.process.kill()
+        wait_for(lambda: session not in place.call("GET", "/session/status"), TURN_S, "the turn does not end")
+        messages = place.call("GET", f"/session/{session}/message")
+        said = "".join(part.get("text") or "" for message in messages for part in message["parts"])
+        assert '"signal": "SIGKILL"' in said, said
+        events = place.events(session)
+        assert (events["turn.started"], events["turn.ended"], events["error"]) == (1, 1, 0), events
+
+
+def test_an_agent_in_the_server_ends_with_it(top: Path) -> None:
+    """The log and `/v1` say so before."""
+    with run_place(top, "never", 1) as place:
+        session = place.call("POST", "/session", {})["id"]
+        body = {"parts": [{"type": "text", "text": "hang"}], "model": {"providerID": "mock", "modelID": "default"}}
+        place.call("POST", f"/session/{session}/prompt_async", body)
+        log = top / "log"
+        wait_for(lambda: "it runs in this server" in log.read_text(), TURN_S, lambda: log.read_text()[-3000:])
+        [listed] = place.call("GET", "/v1/sessions")["sessions"]
+        assert listed["outlives"] is False
+        assert place.process is not None
+        place.process.kill()
+        assert session not in place.call("GET", "/session/status")
+        errors = [message["info"].get("error") for message in place.call("GET", f"/session/{session}/message")]
+        assert any(errors), errors

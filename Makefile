@@ -27,7 +27,7 @@ cluster-chaos: .venv/.dev  ## faults on a cluster at work, its promises checked:
 	$(BIN)python -m tools.chaos --nodes $(or $(NODES),4) --sessions $(or $(SESSIONS),200) --seconds $(or $(SECONDS),180) --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1)
 
 outlive: .venv/.dev  ## turns over kill -9 at each place and at random, restarts and aborts: make outlive [SEED=1] [SEEDS=5]
-	$(BIN)pytest -v tests/process/test_outlive.py tests/process/test_control.py -m "" $(ARGS)
+	$(BIN)pytest -v tests/process/test_outlive.py tests/process/test_control.py tests/http/test_pty.py -m "" $(ARGS)
 	SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),5) $(BIN)pytest -v -n 0 tests/e2e/test_outlive.py -m "e2e" $(ARGS)
 
 test: .venv/.dev  ## all tests but the slow, the end-to-end ones, and those that measure (`make micro`)

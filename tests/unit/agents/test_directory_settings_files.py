@@ -64,6 +64,13 @@ def test_the_file_is_private_and_has_the_persons_settings(tmp_path: Path, tempor
     assert list(temporary.iterdir()) == []
 
 
+def test_a_holder_removes_the_file_with_its_own_folder(tmp_path: Path, temporary: Path) -> None:
+    settings, held = SettingsFile("--settings-file", (), add_entry), tmp_path / "held" / "a"
+    launch, folder = directory.write(LaunchSpec(("/bin/amp",), "/"), settings, held)
+    assert (folder, Path(launch.argv[-1]).parent, stat.S_IMODE(held.stat().st_mode)) == (held, held, 0o700)
+    assert list(temporary.iterdir()) == []
+
+
 @pytest.mark.parametrize("content", ['{"a": ', "\xff\xfe"])
 def test_settings_that_cannot_be_read_are_an_error_that_names_the_file(tmp_path: Path, temporary: Path, content: str) -> None:
     own = tmp_path / "own.json"

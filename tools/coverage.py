@@ -35,6 +35,12 @@ For model, effort and resume, it shows that the agent was told and answered with
 
 """
 
+POWERS_HEAD = """## What works beside the turns?
+
+A tick is an end-to-end test with the real agent and the scripted model, in that file of `tests/e2e` (`make e2e-all`). ACP is
+at least one adapter. Other agents, and cells with a point, were not run.
+"""
+
 
 def symbol(cell: Cell | None, *, holds: bool) -> str:
     """Return the mark of a cell. ✗ means that its test fails."""
@@ -69,6 +75,19 @@ def table(columns: Mapping[str, Column], results: Mapping[tuple[str, str], bool]
         cells = [symbol(column.cell(name), holds=results.get((agent, name), False)) for agent, column in columns.items()]
         lines.append(f"| {feature.title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def powers_table() -> str:
+    """The second table: what end-to-end tests show beside the turns, of the agents that they run."""
+    from tests.coverage.cells import COLUMNS, POWERS
+
+    shown = [name for name in COLUMNS if any(name in power.tests for power in POWERS)]
+    lines = ["| | " + " | ".join(COLUMNS[name].title for name in shown) + " | test |", "|---|" + ":-:|" * len(shown) + "---|"]
+    for title, tests, lacks in POWERS:
+        marks = ["✓" if name in tests else "–" if name in lacks else "·" for name in shown]
+        lines.append(f"| {title} | {' | '.join(marks)} | `{next(iter(tests.values())).partition('::')[0]}` |")
+    reasons = [f"- – {title}, {COLUMNS[name].title}: {why}" for title, _, lacks in POWERS for name, why in lacks.items()]
+    return "\n".join([POWERS_HEAD, *lines, "", *reasons, ""])
 
 
 def _details() -> Iterator[str]:
@@ -113,7 +132,7 @@ def render_files() -> dict[Path, str]:
     from universal.registry import agents
 
     matrix = table(COLUMNS, _holds())
-    doc = f"{HEAD}{matrix}\n\n{LEGEND}\n" + "\n".join(_details()).rstrip() + "\n"
+    doc = f"{HEAD}{matrix}\n\n{LEGEND}\n\n{powers_table()}" + "\n".join(_details()).rstrip() + "\n"
     block = f"{BEGIN}\n{agent_rows(agents().values())}\n\n{README_LEGEND}\n{END}"
     readme = README.read_text("utf-8")
     return {README: re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: block, readme, flags=re.DOTALL), DOC: doc}

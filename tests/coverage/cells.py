@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import NamedTuple
 
 from shim.dev.record.scenes import SCENES
 from shim.dev.record.take import is_own_folder, order
@@ -187,3 +189,72 @@ def columns(specs: Mapping[str, AgentSpec]) -> dict[str, Column]:
 
 COLUMNS = columns(agents())
 """Those of the agents of this repository."""
+
+
+# --- beside the turns -----------------------------------------------------------------------------------------------
+
+
+class Power(NamedTuple):
+    """What an agent can do that no scene shows. `tests`: agent -> the end-to-end test that runs it; `lacks`: agent -> why not."""
+
+    title: str
+    tests: Mapping[str, str]
+    lacks: Mapping[str, str] = {}
+
+
+def _runs(test: str, *names: str) -> dict[str, str]:
+    return dict.fromkeys(names, test)
+
+
+_ANY_PROGRAM = ("claude", "codex", "opencode", "pi", "acp")
+POWERS = (
+    Power(
+        "Sessions of its own program: opened, with history, continued",
+        _runs("conversations::test_a_conversation_of_the_terminal_opens_with_its_history_and_goes_on", *_ANY_PROGRAM),
+    ),
+    Power(
+        "Found by a search in the TUI",
+        _runs("conversations::test_a_search_in_the_tui_finds_opens_and_continues_one", "claude", "codex"),
+    ),
+    Power(
+        "A person's title reaches its own list",
+        _runs("conversations::test_a_title_that_a_person_gives_follows", "claude", "codex", "opencode", "pi"),
+        {"acp": "The protocol has no request for it."},
+    ),
+    Power(
+        "A deleted session leaves its own list",
+        _runs("conversations::test_a_session_that_is_deleted_leaves_the_agents_own_list", "codex", "opencode", "acp"),
+        {"claude": "It has no request for it: the file stays.", "pi": "It has no request for it: the file stays."},
+    ),
+    Power(
+        "Steering into a running tool",
+        _runs("steering::test_steer_while_a_tool_runs", *_ANY_PROGRAM),
+    ),
+    Power(
+        "Answers in a schema",
+        _runs("structured::test_an_answer_has_a_value_of_the_schema", "claude", "codex", "pi"),
+    ),
+    Power(
+        "A turn goes on when the limit resets",
+        _runs("plan_limits::test_a_turn_goes_on_when_the_limit_resets", "claude", "codex"),
+        {name: "It tells no limits of a plan." for name in ("opencode", "pi", "acp")},
+    ),
+    Power("A cap asks", _runs("cap::test_a_turn_that_takes_too_long_asks", "claude", "codex")),
+    Power(
+        "Log in from the client",
+        _runs("logins::test_a_login_shows_its_link_until_it_is_cancelled", "claude", "acp"),
+        {"pi": "It logs in only inside of its own screen.", "opencode": "Its login first asks for a provider in its own screen."},
+    ),
+)
+"""The rows of the second table. A test is `FILE::NAME` in `tests/e2e/test_FILE.py`, and has the agent among its parameters."""
+ADAPTERS = ("claude-agent-acp", "codex-acp", "opencode-acp")
+"""What stands for `acp` in the parameters of a test."""
+
+
+def played_agents(test: str) -> set[str]:
+    """The agents among the parameters of an end-to-end test. Raises AttributeError for a test that is not there."""
+    file, _, name = test.partition("::")
+    marks = getattr(import_module(f"tests.e2e.test_{file}"), name).pytestmark
+    values = [value for mark in marks if mark.name == "parametrize" for value in mark.args[1]]
+    names = {getattr(value, "values", (value,))[0] for value in values}
+    return names | ({"acp"} if names.intersection(ADAPTERS) else set())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from shim.dev.record.packs import recordings_in
-from tests.coverage.cells import COLUMNS, Cell
+from tests.coverage.cells import COLUMNS, POWERS, Cell, Power, played_agents
 from tests.coverage.evidence import Evidence, look
 from tests.coverage.features import FEATURES
 from tests.support.recordings import ROOT
@@ -73,6 +73,13 @@ def test_no_cell_names_what_is_not_there() -> None:
     for column in COLUMNS.values():
         for folder in column.folders:
             assert recordings_in(ROOT / folder) or list(ROOT.glob(f"{folder}/*")), folder
+
+
+@pytest.mark.parametrize("power", POWERS, ids=lambda power: power.title)
+def test_each_tick_beside_the_turns_is_a_test_with_the_agent(power: Power) -> None:
+    assert not power.tests.keys() & power.lacks.keys()
+    for agent, test in power.tests.items():
+        assert agent in played_agents(test), f"{test} does not run {agent}"
 
 
 def test_a_cell_that_fails_has_no_tick() -> None:

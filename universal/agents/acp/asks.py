@@ -158,6 +158,12 @@ class _Field:
     required: bool
 
 
+_LINK = _Field("link", "link", {}, multiple=False, companion="", required=True)
+"""Stands for a link that the person opens and whose page does the rest: nothing of it comes through here."""
+_OPENED = QuestionOption(label="Done", description="I have opened the link and done what its page wants.")
+_NOT_OPENED = QuestionOption(label="Decline")
+
+
 @dataclass(slots=True, kw_only=True)
 class _Ask(kit.Ask):
     request_id: Id
@@ -282,11 +288,13 @@ class Asks:
         return self._asks.begin(replace(ask, ask_id=ask_id, questions=questions), None)
 
     def form(self, request: Request, call: Call | None) -> Iterator[Output]:
-        """Handle `elicitation/create` with a form. A form without fields is declined, because there is nothing to ask."""
-        schema = obj(request.params.get("requestedSchema"))
-        message = get_text(request.params, "message")
+        """Handle `elicitation/create`: a form, or a link that the person opens. One that asks nothing is declined."""
+        schema, url = obj(request.params.get("requestedSchema")), get_text(request.params, "url")
+        message, mode = get_text(request.params, "message"), get_text(request.params, "mode")
         call_questions = [get_text(obj(row), "question") for row in arr((call.raw_input if call else {}).get("questions"))]
-        read = list(_read_form(schema, message, call_questions))
+        read = list(_read_form(schema, message, call_questions)) if mode in ("", "form") else []
+        if mode == "url" and url.startswith(("https://", "http://")):
+            read = [(_LINK, Question(question=f"{message}\n\n{url}".strip(), header="Link", options=(_OPENED, _NOT_OPENED)))]
         if not read:
             self.ctx.ignore("elicitation without fields")
             yield WriteLine(self.rpc.response(request.id, {"action": "decline"}))
@@ -384,7 +392,9 @@ class Asks:
         if ask.options:
             answers: Msg = {str(index): ", ".join(labels) for index, labels in enumerate(command.answers)}
             return [self._select(ask, find_acceptance(ask.options), answers), self._asks.resolve_question(ask, command.answers)]
-        result = {"action": "accept", "content": _content(ask.fields, command.answers)}
+        result: Msg = {"action": "accept", "content": _content(ask.fields, command.answers)}
+        if ask.fields == (_LINK,):
+            result = {"action": "accept" if command.answers[:1] == [[_OPENED.label]] else "decline"}
         return [WriteLine(self.rpc.response(ask.request_id, result)), self._asks.resolve_question(ask, command.answers)]
 
     # --- ends -----------------------------------------------------------------------------------------

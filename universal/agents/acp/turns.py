@@ -443,13 +443,10 @@ class Turns:
                 tool_call = self._conn.talk.ids.address(tool_call, is_asked=True)
                 yield from self._conn.talk.tool({**tool_call, "status": "pending"}, msg.raw, is_asked=True)
             yield from self._conn.asks.permission(msg, self._call_of(tool_call))
-        elif get_text(msg.params, "mode") in ("", "form"):
+        else:
             asking = (call for call in self._conn.talk.calls.values() if call.name == QUESTION_TOOL)
             # Mistral Vibe names the call by an id that it has not told.
             yield from self._conn.asks.form(msg, self._call_of(msg.params) or next(asking, None))
-        else:  # a page to be opened in a browser: was not announced
-            self._conn.ctx.ignore("elicitation of another mode")
-            yield WriteLine(self._conn.rpc.response(msg.id, {"action": "decline"}))
         if self._own or self._ending is not None:
             yield self._rest()
 

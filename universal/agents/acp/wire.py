@@ -10,24 +10,26 @@ from universal.setup import McpServer
 _INFO: Msg = {"name": "opencode-shim", "title": "opencode-shim", "version": "1"}
 SESSION: Msg = {"notices": {}, "compaction": {}}
 """What we take of an agent's session beside the turns."""
+ASKS: Msg = {"form": {}, "url": {}}
+"""What an agent may ask a person: forms, and links to be opened."""
 CLIENT: Msg = {
     "clientInfo": _INFO,
     "clientCapabilities": {
         "fs": {"readTextFile": True, "writeTextFile": True},
         "terminal": True,
         "session": SESSION,
-        "elicitation": {"form": {}},
+        "elicitation": ASKS,
     },
 }
 """Fields of `initialize`. Files and terminals: `host`, ADR 14. Questions come as forms."""
-ENCLOSED_CLIENT: Msg = {"clientInfo": _INFO, "clientCapabilities": {"session": SESSION, "elicitation": {"form": {}}}}
+ENCLOSED_CLIENT: Msg = {"clientInfo": _INFO, "clientCapabilities": {"session": SESSION, "elicitation": ASKS}}
 """The same for an agent in a sandbox: what we read, wrote and ran for it would be outside."""
 
 IGNORED: dict[str, str] = {
     "compaction_summary_chunk": "the summary, of which clients are told when it is complete",
     "user_message_chunk": "an echo of the prompt, or history",
     "_auth/status_update": "which account is used; told by claude-agent-acp and codex-acp, kept for the catalogue",
-    "elicitation/complete": "the end of a form in a browser, which is not offered",
+    "elicitation/complete": "the end of what a link leads to; the person says it",
     "qwen/notify/session/mode-update": "the mode, which `current_mode_update` tells too",
     "qwen/notify/session/prompt-suggestion": "what the person might say next, by Qwen Code",
 }

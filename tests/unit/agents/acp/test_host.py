@@ -45,7 +45,7 @@ def test_announced_client_capabilities() -> None:
         "fs": {"readTextFile": True, "writeTextFile": True},
         "terminal": True,
         "session": {"notices": {}, "compaction": {}},
-        "elicitation": {"form": {}},
+        "elicitation": {"form": {}, "url": {}},
     }
 
 

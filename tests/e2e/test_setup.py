@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +21,12 @@ from shim.sessions.permissions.trust_question import TRUST
 from .support.bench import CLAUDE, Bench, Watch, bench, nightly, open_watch, turn
 from .support.children import wait_for
 from .support.places import Place
-from .support.wire import Json, texts
+from .support.wire import Json, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 SECRET = "the-secret-of-the-remote-server"
 LOCAL = {"type": "local", "command": [sys.executable, str(MCP_SERVER)]}
+ASKING = Path(__file__).parent / "support" / "asking_mcp.py"
 REPORT_S = 20
 
 
@@ -246,3 +248,23 @@ def test_opencode_has_the_models_and_agents_of_a_trusted_project() -> None:
         assert "You rhyme." in json.dumps(server.model.requests()[-1])
         assert "poet" in [agent["name"] for agent in server.api.get("/agent")]
         watch.stream.close()
+
+
+@pytest.mark.parametrize(("agent", "link"), [(CLAUDE, "permission"), ("claude-agent-acp", "question")])
+def test_a_question_of_an_mcp_server_reaches_the_person(agent: str, link: str) -> None:
+    """A form is a question. A link is one too, or a permission, and shows all of itself."""
+    config = {"mcp": {"asking": {"type": "local", "command": [sys.executable, str(ASKING)]}}, "permission": "allow"}
+    with bench(agent, config=config) as server:
+        server.models()
+        watch = open_watch(server)
+        for tool, kind, answer in (("form", "question", "Yes"), ("link", link, "Done")):
+            at = watch.prompt(f"[scene:tool:mcp__asking__{tool}:{{}}] go")
+            if agent != CLAUDE:  # it asks for the call too
+                server.api.post(f"/permission/{watch.wait('permission.asked', at)['id']}/reply", {"reply": "once"})
+            asked = watch.wait(f"{kind}.asked", at)
+            assert ("Send this?" if tool == "form" else "https://mail.test/login") in json.dumps(asked)
+            reply = {"answers": [[answer]]} if kind == "question" else {"reply": "once"}
+            server.api.post(f"/{kind}/{asked['id']}/reply", reply)
+            part = tools(watch.wait_for_answer(at))[-1]
+            assert '"action": "accept"' in part["state"]["output"], part
+            assert ('"confirm": true' in part["state"]["output"]) == (tool == "form")

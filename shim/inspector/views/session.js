@@ -24,6 +24,7 @@ function head(app, session, info) {
       <details class="menu" @focusout=${(event) => { if (!event.currentTarget.contains(event.relatedTarget)) event.currentTarget.open = false }}>
         <summary class="button small">More</summary>
         <div class="choices">
+          ${info?.resumeCommand ? html`<code title="Goes on with this conversation in the agent's own program">${info.resumeCommand}</code>` : nothing}
           <a class="button" download href=${address(`inspector/api/sessions/${encodeURIComponent(session.id)}/export`)}
             title="A zip archive of its native, universal and OpenCode events, without paths and secrets, for bug reports">Export</a>
           <button class="danger" ?disabled=${ended}

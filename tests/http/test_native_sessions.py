@@ -109,6 +109,17 @@ async def test_the_other_faces_open_one_too(tmp_path: Path, path: str) -> None:
         assert await titles(live_server) == [CLAUDE]
 
 
+async def test_a_session_that_may_be_open_in_a_terminal_says_so(tmp_path: Path) -> None:
+    async with server(tmp_path) as live_server:
+        for search, is_told in (("archive", True), ("claude", False)):  # now, and an hour ago
+            async with live_server.api.stream("/event") as events:
+                id_ = await find(live_server, search)
+                journal = await (await live_server.api.raw.get(f"/v1/sessions/{id_}/events")).text()
+                assert ("it may still be open in a terminal" in journal) is is_told
+                while is_told and (event := await events.next())["type"] != "tui.toast.show":
+                    assert event["type"] != "session.idle"
+
+
 async def test_a_prompt_opens_one_and_an_unknown_id_opens_none(tmp_path: Path) -> None:
     async with server(tmp_path) as live_server:
         id_ = await find(live_server, "archive")

@@ -62,6 +62,12 @@ PROGRAMS = 2
 """Programs of agents that are asked for their lists at once."""
 OWN_SESSION = "own_session"
 """Key of a session's metadata: the agent, the id and the command of the conversation of the agent's own program."""
+JUST_WRITTEN_MS = 600_000
+"""Milliseconds since its last change in which a conversation may still be open in the agent's own program."""
+OPEN_ELSEWHERE = (
+    "{agent} has written to this conversation in the last ten minutes, so that it may still be open in a terminal. Close it "
+    "there before you go on here: what both say at once is kept, but the conversation goes on from what was said last."
+)
 _ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
 
@@ -245,6 +251,7 @@ async def open_stored(
                     raise InvalidRequest(f"{path.name} has {state.st_size} bytes; at most {FILE_BYTES} are read.", path=("id",))
                 rows = [*objects(file.read(FILE_BYTES))]
             own = store.reader().read(rows)
+            own = own._replace(updated_ms=int(state.st_mtime * 1000)) if own is not None else None
         is_here = own is not None and own.directory == directory
         return own, [*store.reader().events(rows, manager.deps.ids.factory())] if is_here else []
 
@@ -271,6 +278,8 @@ async def open_stored(
     state = await manager.state(record.id)
     await _copy(state, events, manager, ModelRef(name, model))
     manager.index.save(entry)
+    if manager.deps.clock.now_ms() - (own.updated_ms or 0) < JUST_WRITTEN_MS:
+        state.status("notice", OPEN_ELSEWHERE.format(agent=agent.spec.title))
     state.notify_changed()
     announce(manager, state)
     return state.session.record

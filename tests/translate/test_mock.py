@@ -25,6 +25,7 @@ from tests.support.replay import Replay
 from tests.support.two_faces import check_opencode2
 from universal.agents.mock.codec import MockCodec
 from universal.codec import Fact, Output, SetTimer, Signal, WriteLine
+from universal.events import ItemDeltaData
 
 FIXTURES = Path(__file__).parents[2] / "compat_fixtures" / "agents" / "mock"
 DIRECTORY = "/project"
@@ -59,7 +60,13 @@ def translation_row(output: Output) -> Row:
         assert isinstance(output, Fact)
         row = {"fact": output.type, "synthetic": output.synthetic, "child": output.child}
         row["data"] = output.data.model_dump(mode="json", exclude_none=True, by_alias=True)
-    return {key: value for key, value in row.items() if value not in (None, "", False)}
+    row = {key: value for key, value in row.items() if value not in (None, "", False)}
+    if row.get("fact") == "item.delta" and len(row) == 2 and len(row["data"]) == DELTA_FIELDS:
+        return {"delta": [*row["data"].values()]}  # most rows are pieces of text: their values alone
+    return row
+
+
+DELTA_FIELDS = len(ItemDeltaData.model_fields)
 
 
 def dump(path: Path, rows: list[Row]) -> None:

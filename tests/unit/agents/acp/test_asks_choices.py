@@ -159,3 +159,27 @@ def test_always_answers_no_question() -> None:
 def test_an_interrupt_cancels_a_question() -> None:
     talk = ask(TITLE, options(("Postgres", ONCE), ("SQLite", ONCE)))
     assert lines(talk.send(Interrupt()))[1]["result"] == {"outcome": {"outcome": "cancelled"}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "action"), [([["Done"]], "accept"), ([["Decline"]], "decline"), ([[]], "decline"), (None, "decline")]
+)
+def test_a_link_is_a_question_that_shows_all_of_it(answers: list[list[str]] | None, action: str) -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    talk.request(3, "elicitation/create", mode="url", message="Log in to mail", url="https://x.test/?a=1", elicitationId="e")
+    [question] = talk.last_request().questions
+    assert (question.question, [option.label for option in question.options]) == (
+        "Log in to mail\n\nhttps://x.test/?a=1",
+        ["Done", "Decline"],
+    )
+    [line] = lines(talk.send(QuestionReply(talk.last_request().question_id, answers)))
+    assert line["result"] == {"action": action}
+
+
+@pytest.mark.parametrize("request_", [{"mode": "url", "url": "file:///etc/passwd"}, {"mode": "later"}])
+def test_a_request_of_no_form_and_no_link_is_declined(request_: dict[str, Any]) -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    [line] = lines(talk.request(3, "elicitation/create", message="Open", **request_))
+    assert line["result"] == {"action": "decline"}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal, Self, TypeAlias
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from universal.items import Frozen, Item, Json
 from universal.lib.jsonvalue import obj
@@ -209,8 +209,15 @@ EVENT_DATA: dict[EventType, type[Frozen]] = {
 }
 
 
+def _is_absent(by: str | None) -> bool:
+    return by is None
+
+
 class UniversalEvent(Frozen):
-    """One event of one session, as stored in the journal and sent to readers."""
+    """One event of one session, as stored in the journal and sent to readers.
+
+    `by`: the named person whose doing it is; absent for the owner of the password, the agent and the server itself.
+    """
 
     event_id: str
     sequence: int
@@ -219,6 +226,7 @@ class UniversalEvent(Frozen):
     native_session_id: str | None = None
     source: Source
     synthetic: bool
+    by: str | None = Field(default=None, exclude_if=_is_absent)
     type: EventType
     data: (
         ItemDeltaData  # the most frequent first: they are tried in this order

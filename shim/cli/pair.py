@@ -6,7 +6,7 @@ It talks to the server over HTTP, like `shim.cli.transfer`.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -45,11 +45,19 @@ async def revoke(settings: Settings, url: str, token_id: str, out: screen.Consol
     return 0
 
 
-async def add_person(settings: Settings, url: str, name: str, role: str, roots: list[str], out: screen.Console) -> int:
+async def add_person(settings: Settings, url: str, name: str, terms: Mapping[str, object], out: screen.Console) -> int:
     """Create a person and print the token, which is shown once. Raises ShimError."""
-    answer = obj(await request(settings, "POST", f"{url}/api/people", {"name": name, "role": role, "roots": roots}))
+    answer = obj(await request(settings, "POST", f"{url}/api/people", {"name": name, **terms}))
     screen.line(out, text(answer.get("token")), "bold")
+    role = terms.get("role")
     screen.line(out, f"The password of {name} ({role}), shown once (OPENCODE_SERVER_PASSWORD of OpenCode's clients).")
+    return 0
+
+
+async def change_person(settings: Settings, url: str, name: str, terms: Mapping[str, object], out: screen.Console) -> int:
+    """Change what a person may do. Raises ShimError."""
+    await request(settings, "PATCH", f"{url}/api/people/{quote(name, safe='')}", dict(terms))
+    screen.line(out, f"{name} has this from now on, with the same token.")
     return 0
 
 
@@ -58,7 +66,13 @@ async def show_people(settings: Settings, url: str, out: screen.Console) -> int:
     rows = [obj(row) for row in arr(await request(settings, "GET", f"{url}/api/people"))]
     for row in rows:
         where = " ".join(map(str, arr(row.get("roots")))) or "all directories"
-        screen.line(out, f"{text(row.get('name'))}  {text(row.get('role'))}  until {_day(row.get('expires'))}  {where}")
+        where += ", own sessions" if row.get("ownSessions") else ""
+        limits, usage = obj(row.get("limits")), obj(row.get("usage"))
+        used = ", ".join(
+            f"{usage.get(key, 0):.4g}{f' of {limit:g}' if (limit := limits.get(f'max_{key}')) else ''} {words}"
+            for key, words in (("running", "at work"), ("queued", "waiting"), ("cost_day", "USD today"))
+        )
+        screen.line(out, f"{text(row.get('name'))}  {text(row.get('role'))}  until {_day(row.get('expires'))}  {where}  {used}")
     if not rows:
         screen.line(out, "There are no people beside you. `opencode-shim people add NAME` lets one in (docs/people.md).")
     return 0

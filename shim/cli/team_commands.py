@@ -179,6 +179,22 @@ def pair_revoke(
     with_server(settings, url, lambda server_url: job.revoke(settings, server_url, token_id, screen.console(sys.stdout)))
 
 
+Role = Annotated[str | None, typer.Option("--role", metavar="ROLE", help="view, work or admin.")]
+Roots = Annotated[list[Path] | None, typer.Option("--roots", metavar="DIR", help="Only in DIR; may be repeated.")]
+Own = Annotated[bool | None, typer.Option("--own-sessions/--all-sessions", help="Whether they see only sessions of their own.")]
+Running = Annotated[int | None, typer.Option("--max-running", metavar="N", min=0, help="Agents at work at once; 0: any.")]
+Queued = Annotated[int | None, typer.Option("--max-queued", metavar="N", min=0, help="Prompts that wait; 0: any.")]
+Cost = Annotated[float | None, typer.Option("--max-cost-day", metavar="USD", min=0, help="USD a day (UTC); 0: any.")]
+
+
+def _terms(role: str | None, roots: list[Path] | None, own: bool | None, **limits: float | None) -> dict[str, object]:
+    """What a person may do, as a request has it, without what is not said."""
+    places = None if roots is None else [str(root.absolute()) for root in roots]
+    terms = {"role": role, "roots": places or None, "ownSessions": own}
+    named = {key: value for key, value in limits.items() if value is not None}
+    return {key: value for key, value in (*terms.items(), ("limits", named or None)) if value is not None}
+
+
 people = typer.Typer(no_args_is_help=True, help="Let other people in, each with a role and a token of their own.")
 
 
@@ -187,8 +203,12 @@ people = typer.Typer(no_args_is_help=True, help="Let other people in, each with 
 def people_add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Their user name. An earlier token of this name ends.")],
     *,
-    role: Annotated[str, typer.Option("--role", metavar="ROLE", help="view, work or admin.")] = "view",
-    roots: Annotated[list[Path] | None, typer.Option("--roots", metavar="DIR", help="Only in DIR; may be repeated.")] = None,
+    role: Role = "view",
+    roots: Roots = None,
+    own: Own = None,
+    max_running: Running = None,
+    max_queued: Queued = None,
+    max_cost_day: Cost = None,
     url: Server = None,
     flags: Flags,
 ) -> None:
@@ -196,8 +216,30 @@ def people_add(
     settings = Settings.load(flags)
     from shim.cli import pair as job
 
-    places = [str(root.absolute()) for root in roots or ()]
-    with_server(settings, url, lambda found: job.add_person(settings, found, name, role, places, screen.console(sys.stdout)))
+    terms = _terms(role, roots, own, max_running=max_running, max_queued=max_queued, max_cost_day=max_cost_day)
+    with_server(settings, url, lambda found: job.add_person(settings, found, name, terms, screen.console(sys.stdout)))
+
+
+@people.command(name="change")
+@with_flags("data_dir")
+def people_change(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The user name, as `people list` shows it.")],
+    *,
+    role: Role = None,
+    roots: Roots = None,
+    own: Own = None,
+    max_running: Running = None,
+    max_queued: Queued = None,
+    max_cost_day: Cost = None,
+    url: Server = None,
+    flags: Flags,
+) -> None:
+    """Change what a person may do. Their token stays."""
+    settings = Settings.load(flags)
+    from shim.cli import pair as job
+
+    terms = _terms(role, roots, own, max_running=max_running, max_queued=max_queued, max_cost_day=max_cost_day)
+    with_server(settings, url, lambda found: job.change_person(settings, found, name, terms, screen.console(sys.stdout)))
 
 
 @people.command(name="list")

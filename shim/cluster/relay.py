@@ -60,11 +60,12 @@ from shim.http.directory import HEADER, QUERY_NAMES, resolve
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import COMPRESS_ABOVE_BYTES, SERVICES
 from shim.http.pairing import decode_person, encode_person
-from shim.http.people import OWNER
+from shim.http.people import OWNER, Person
 from shim.http.relay import Relay as LocalRelay
 from shim.http.services import Services
 from shim.http.terminal import TOKEN_HEADER
 from shim.lib.disk import is_folder
+from shim.lib.doer import doer
 from shim.lib.errors import (
     DirectoryElsewhere,
     Forbidden,
@@ -168,9 +169,13 @@ def command_for(request: web.Request, body: bytes, more: Headers = ()) -> Comman
     else:
         headers = (*(pair for pair in headers if pair[0].lower() != HEADER), (HEADER, quote(directory)))
     client = (TOKEN_HEADER, token_of(request)) if is_authorized(request) else (TICKET_ONLY, "1")
-    person = ((PERSON_HEADER, quote(json.dumps(encode_person(request[PERSON])))),) if PERSON in request else ()
+    person = ((PERSON_HEADER, _person_header(request[PERSON])),) if PERSON in request else ()
     is_change = request.method not in READING
     return Command(secrets.token_hex(16), request.method, str(url), (*headers, client, *person, *more), body, is_change)
+
+
+def _person_header(person: Person) -> str:
+    return quote(json.dumps(encode_person(person)))
 
 
 def _url(command: Command) -> URL:
@@ -318,7 +323,9 @@ class Relay(LocalRelay):
 
     async def delete_session(self, session_id: str, server: ServerRef) -> None:
         """Let another server delete a session of its own. Raises ServerLost, StoreError."""
-        command = Command(secrets.token_hex(16), "DELETE", f"/session/{quote(session_id, safe='')}")
+        name = doer()
+        headers = () if name is None else ((PERSON_HEADER, _person_header(Person(name))),)
+        command = Command(secrets.token_hex(16), "DELETE", f"/session/{quote(session_id, safe='')}", headers)
         async with self.peers.ask(server, command) as answer:
             body = b"".join([chunk async for chunk in answer.chunks])
         if answer.status not in DELETED:

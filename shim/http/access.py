@@ -39,6 +39,7 @@ from shim.http import cors
 from shim.http.pairing import Pairing
 from shim.http.people import OWNER, Person, keeps_to_roots, needed_role
 from shim.lib.clock import Clock
+from shim.lib.doer import work_for
 from shim.lib.errors import (
     AgentTokenRefused,
     EmbeddingNotAllowed,
@@ -586,7 +587,7 @@ def gate(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse
         if RELAYED not in request:
             _check_role(request, person)
     request[CONNECTION] = Connection(request)
-    return handler(request) if not token_id else _serve_while_good(request, handler, token_id)
+    return handler(request) if not token_id and person is OWNER else _serve_while_good(request, handler, token_id or "")
 
 
 def _check_role(request: web.Request, person: Person) -> None:
@@ -605,5 +606,5 @@ def _check_role(request: web.Request, person: Person) -> None:
 
 
 async def _serve_while_good(request: web.Request, handler: Handler, token_id: str) -> web.StreamResponse:
-    with while_good(request, token_id):
+    with while_good(request, token_id), work_for(request.get(PERSON, OWNER).name or None):
         return await handler(request)

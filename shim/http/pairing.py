@@ -6,7 +6,8 @@
     GET /api/pair             lists the valid tokens
     DELETE /api/pair/{id}     revokes a token, and cuts off its open connections
 
-    POST /api/people          {name, role, roots}: a token for a named person (`shim.http.people`), valid for a year
+    POST /api/people          {name, role, roots, ...}: a token for a named person (`shim.http.people`), valid for a year
+    PATCH /api/people/{name}  changes what the person may do; the token stays
     GET /api/people           lists them; DELETE /api/pair/{id} removes one
 
 A device that a person pairs has the person's name, role and roots. A token contains its end, an id, and a seal made from the
@@ -23,10 +24,11 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from shim.http.people import OWNER, ROLES, Person
+from shim.sessions.quotas import ANY, Quota
 from universal.lib.jsonvalue import arr, obj, text
 
 CODE_S = 300.0
@@ -107,7 +109,7 @@ class Pairing:
         if record is None:
             self._drop(id_)
         elif self._digest:
-            self._tokens[id_] = _token_of(id_, record)
+            self._put(_token_of(id_, record))
 
     def code(self, now_s: float, person: Person = OWNER) -> str:
         """Create a code for a device of a person. `now_s`: seconds of any monotonic clock, the same for `redeem`."""
@@ -140,6 +142,26 @@ class Pairing:
         self._tokens[id_] = token
         self._save(id_, _record_of(token))
         return f"pair_{end}_{id_}_{seal}"
+
+    def change_person(self, person: Person) -> bool:
+        """Change what a person may do, with the same tokens, also those of devices. False if there is none of this name."""
+        changed = [replace(token, person=person) for token in self._tokens.values() if token.person.name == person.name]
+        for token in changed:
+            self._put(token)
+            self._save(token.id, _record_of(token))
+        return bool(changed)
+
+    def _put(self, token: Token) -> None:
+        """Put a token in place of the one with its id. What was begun with other rights is cut off."""
+        old = self._tokens.get(token.id, token).person
+        self._tokens[token.id] = token
+        if old._replace(quota=ANY) != token.person._replace(quota=ANY):
+            for use in list(self._uses.get(token.id, ())):
+                use.cut_off()
+
+    def quota_of(self, name: str) -> Quota:
+        """The quota of a person."""
+        return next((token.person.quota for token in self._tokens.values() if token.person.name == name), ANY)
 
     def person(self, id_: str) -> Person | None:
         """The person whose a valid token is; None for an unknown one."""
@@ -232,7 +254,9 @@ def _token_of(id_: str, record: Any) -> Token:
 
 def encode_person(person: Person) -> dict[str, Any]:
     """A person as a JSON value, for the store and for other servers of a cluster."""
-    return {"name": person.name, "role": person.role, "roots": list(person.roots)}
+    own = {"ownSessions": True} if person.is_alone else {}
+    limits = {} if person.quota == ANY else {"limits": person.quota._asdict()}
+    return {"name": person.name, "role": person.role, "roots": list(person.roots), **own, **limits}
 
 
 def decode_person(value: Any) -> Person:
@@ -240,4 +264,7 @@ def decode_person(value: Any) -> Person:
     fields = obj(value)
     role = text(fields.get("role"))
     known = role if role in ROLES else ROLES[0]
-    return Person(text(fields.get("name")), known, tuple(map(str, arr(fields.get("roots")))))
+    roots = tuple(map(str, arr(fields.get("roots"))))
+    limits = obj(fields.get("limits"))
+    quota = Quota(*(limits.get(key, default) for key, default in ANY._asdict().items()))
+    return Person(text(fields.get("name")), known, roots, fields.get("ownSessions") is True, quota)

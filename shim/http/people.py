@@ -5,8 +5,8 @@
     admin   all: terminals, files, settings, logins, people
 
 A route that is in no table needs `admin`, whatever its method is, so a new one is closed until it is listed. People with roots
-are admitted to routes that keep to the directory, the session or the roots of a request; `WHOLE` are those that do not. Who has
-the password is an admin. Documentation: docs/people.md.
+are admitted to routes that keep to the directory, the session or the roots of a request; `WHOLE` are those that do not. So are
+people who see only sessions of their own. Who has the password is an admin. Documentation: docs/people.md.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+from shim.sessions.quotas import ANY, Quota
 from universal.lib.jsonvalue import obj
 
 Role: TypeAlias = Literal["view", "work", "admin"]
@@ -23,11 +24,21 @@ READING = frozenset({"GET", "HEAD"})
 
 
 class Person(NamedTuple):
-    """Who makes a request. `name` "": the owner of the password. `roots`: absolute directories; none: all of the server's."""
+    """Who makes a request. `name` "": the owner of the password. `roots`: absolute directories; none: all of the server's.
+
+    `is_alone`: sessions that others have begun are not there for them.
+    """
 
     name: str = ""
     role: Role = "admin"
     roots: tuple[str, ...] = ()
+    is_alone: bool = False
+    quota: Quota = ANY
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether all sessions and directories are there for them."""
+        return not (self.roots or self.is_alone)
 
     def may(self, needed: Role) -> bool:
         """Whether the person's role is the needed one, or above it."""
@@ -129,7 +140,7 @@ WORK = _rows(
 SECRETS = {"mcp": ("environment", "headers", "oauth", "command"), "provider": ("options", "models")}
 """Members of the rows of a configuration's sections that may hold secrets."""
 WHOLE = ("/v1/sessions", "/v1/x-sessions", "/global/config")
-"""Beginnings of paths whose answers are not of one directory: refused to people with roots."""
+"""Beginnings of paths whose answers are not of one directory or session: refused to who does not see all."""
 
 
 def needed_role(method: str, path: str) -> Role | None:

@@ -298,7 +298,7 @@ class SessionElsewhere(SessionBusy):
 class LimitReached(RequestError):
     """The request exceeds a limit of this server. `problem` says which things are too many, and what to do."""
 
-    def __init__(self, limit: str, value: int, problem: str) -> None:
+    def __init__(self, limit: str, value: float, problem: str) -> None:
         super().__init__(f"{problem} The limit is {limit} = {value}.")
         self.limit = limit
         self.value = value
@@ -321,7 +321,7 @@ class RoleTooLow(Forbidden):
     def __init__(self, name: str, role: str, needed: str) -> None:
         super().__init__(
             f"{name} has the role {role}, and this needs {needed}. Whoever runs the server can change it:"
-            f" opencode-shim people add {name} --role {needed}."
+            f" opencode-shim people change {name} --role {needed}."
         )
 
 

@@ -65,6 +65,8 @@ from shim.inspector.traces import Traces
 from shim.lib.settings import Settings
 from shim.sessions.agent_tokens import AgentTokens
 from shim.sessions.feed import ChangeFeed, Feed
+from shim.sessions.index.accounts import NAMESPACE as SPENDING
+from shim.sessions.index.accounts import Accounts
 from shim.sessions.index.drain import Drain
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.index.named_sessions import NAMESPACE as NAMES
@@ -83,7 +85,7 @@ from shim.stream.streams import Streams
 from shim.telemetry.hooks import Hooks
 from shim.telemetry.reply_links import ReplyLinks
 from universal.permissions import DirectoryRules, combine, rules_from_config, with_home
-from universal.session.changes import LimitsReported, ServersReported
+from universal.session.changes import LimitsReported, ServersReported, TurnEnded
 from universal.session.model import Session
 from universal.tools.accesses import Place
 from universal.unattended_policy import parse as parse_unattended
@@ -433,8 +435,13 @@ async def start(
 
 
 async def _take_up(services: Services) -> None:
-    """Show the terminals of the server before, and let ids ascend from its own, also if the clock was set back."""
+    """Show the terminals of the server before, and read what people have spent.
+
+    Ids ascend from its own, also if the clock was set back.
+    """
     await services.terminals.take_up(await services.store.values(TERMINALS))
+    if (quotas := services.sessions.deps.quotas) is not None:
+        await quotas.start()
     if services.settings.outlive and isinstance(services.store, OrderedStore):
         for newest in await services.store.newest(lambda event_id: True, 1):
             services.ids.pass_over(newest.event_id)
@@ -521,3 +528,8 @@ def _observe_values(app: web.Application, services: Services, names: NamedSessio
     others.observe_values(PROJECT_ROWS, projects.note_row)
     others.observe_values(PROJECT_IDS, projects.note_id)
     others.observe_values(NAMES, names.note)
+    if app[ACCESS].secrets is not None:
+        sessions, clock = services.sessions, services.clock
+        quotas = sessions.deps.quotas = Accounts(sessions.index, services.store, clock, app[ACCESS].pairing.quota_of)
+        sessions.deps.changes.observe(quotas.charge, (TurnEnded,))
+        others.observe_values(SPENDING, quotas.note)

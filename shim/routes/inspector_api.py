@@ -61,7 +61,7 @@ class LiveQuery(BaseModel):
 
 
 class SessionsQuery(BaseModel):
-    """A page of the list. `search` is part of a title, id, agent, model, directory or state; `open` is a session to add."""
+    """A page of the list. `search` is part of a title, id, agent, model, directory, state or owner; `open`: a session to add."""
 
     search: str = ""
     offset: Annotated[int, Field(ge=0)] = 0
@@ -160,7 +160,7 @@ async def list_page(ctx: Ctx, query: SessionsQuery) -> object:
     def matches(record: SessionRecord) -> bool:
         model = record.model.model_id if record.model is not None else ""
         texts = (record.title, record.directory, record.id, face.sessions.name_of(record.id), model, state_of(record))
-        return any(wanted in text.lower() for text in (*texts, sessions.index.agent_of(record.id)))
+        return any(wanted in text.lower() for text in (*texts, sessions.index.agent_of(record.id), record.owner))
 
     def entry(record: SessionRecord) -> ListedSession:
         return ListedSession(**session_info(ctx, record).model_dump(), state=state_of(record))

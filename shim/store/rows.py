@@ -27,7 +27,9 @@ RAW_HEAD = 4096
 """Characters kept of a longer raw payload, to identify it."""
 
 NOT_IN_BODY = {"raw", *COLUMNS}
-_BODY = frozenset(UniversalEvent.model_fields) - NOT_IN_BODY
+_OPTIONAL = {"by"}
+"""Fields of a body that events of nobody in particular do not have, nor those of before 2026-11-29."""
+_BODY = frozenset(UniversalEvent.model_fields) - NOT_IN_BODY - _OPTIONAL
 _TYPES = {kind.value: (kind, model) for kind, model in EVENT_DATA.items()}
 _SOURCES = {source.value: source for source in Source}
 _NAMES = {member: member.value for member in (*EVENT_DATA, *Source)}
@@ -136,7 +138,8 @@ def event_rows(events: Iterable[UniversalEvent]) -> list[EventRow]:
             else:
                 text = data.__pydantic_serializer__.to_json(data, by_alias=True).decode()
             synthetic = "true" if event.synthetic else "false"
-            body = f'{{"native_session_id":{_origin_json(event.native_session_id)},"synthetic":{synthetic},"data":{text}}}'
+            by = "" if event.by is None else f'"by":{_origin_json(event.by)},'
+            body = f'{{"native_session_id":{_origin_json(event.native_session_id)},"synthetic":{synthetic},{by}"data":{text}}}'
         except (ValueError, TypeError):  # a lone surrogate
             body = dump(event.model_dump(by_alias=True, exclude=NOT_IN_BODY), _name(event))
         if raw is not None:
@@ -153,7 +156,7 @@ def event_rows(events: Iterable[UniversalEvent]) -> list[EventRow]:
 
 @lru_cache(maxsize=256)
 def _origin_json(native_session_id: str | None) -> str:
-    """The origin as JSON. It is cached, because a session's events share it."""
+    """The origin, or a person's name, as JSON. It is cached, because a session's events share it."""
     return to_json(native_session_id).decode()
 
 
@@ -171,7 +174,7 @@ def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> Unive
     raw = _load(row.raw, row) if with_raw and row.raw is not None else None
     try:
         kind, model = _TYPES[row.type]
-        if body.keys() != _BODY:
+        if body.keys() - _OPTIONAL != _BODY:
             raise _unreadable(row, f"the event: it has {sorted(body)}, not {sorted(_BODY)}")
         return UniversalEvent.from_fields(
             {
@@ -182,6 +185,7 @@ def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> Unive
                 "native_session_id": body["native_session_id"],
                 "source": _SOURCES[row.source],
                 "synthetic": body["synthetic"],
+                "by": body.get("by"),
                 "type": kind,
                 "data": model.__pydantic_validator__.validate_python(body["data"]),
                 "raw": raw,

@@ -14,16 +14,27 @@ import pytest
 from pydantic import SecretStr
 
 from shim.cli import pair, screen
+from shim.host.git.projects import Identity
 from shim.http.audit import FILE
 from shim.http.operation import SERVICES
 from shim.http.people import NOWHERE, OPEN, ROLES, VIEW, WORK, Role, is_in, meet, needed_role, without_secrets
-from shim.lib.errors import ShimError
+from shim.lib.clock import ManualClock
+from shim.lib.errors import LimitReached, ShimError
 from shim.lib.settings import Settings
 from shim.routes import FACES, modules
 from shim.routes.table import _shared_table  # pyright: ignore[reportPrivateUsage] - the table without services
+from shim.sessions.index.accounts import NAMESPACE as SPENDING
+from shim.sessions.prompts.prompt_request import PromptRequest
+from shim.sessions.prompts.submit import submit
 from shim.store.memory import MemoryStore
+from shim.store.rows import event_of, row_of, wire_of
 from tests.http.doors import base64_text
+from tests.support.acp import Editor, leave
 from tests.support.live import Live, live
+from tests.support.mcp_client import McpClient
+from universal.events import UniversalEvent
+from universal.lib.jsonvalue import obj
+from universal.session.values import Text
 
 PASSWORD = "the password"
 WAIT_S = 10.0
@@ -128,7 +139,7 @@ async def test_a_viewer_reads_a_session_and_does_not_prompt(house: House) -> Non
     assert (status, json.loads(text)["data"]["message"]) == (
         403,
         "vera has the role view, and this needs work. Whoever runs the server can change it:"
-        " opencode-shim people add vera --role work.",
+        " opencode-shim people change vera --role work.",
     )
     assert (await house.ask("POST", f"/session/{house.inside}/message", worker, body))[0] == 200
     assert "hello" in (await house.ask("GET", f"/session/{house.inside}/message", viewer))[1]
@@ -246,6 +257,242 @@ async def test_the_audit_log_says_who_has_asked_for_what(house: House, tmp_path:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+# --- whose doing ---------------------------------------------------------------------------------------------------------
+
+
+MOCK = {"providerID": "mock", "modelID": "mock"}
+
+
+def prompt_body(text: str) -> dict[str, Any]:
+    return {"parts": [{"type": "text", "text": text}], "model": MOCK}
+
+
+async def journal(house: House, session: str) -> list[dict[str, Any]]:
+    """The events of a session, as `/v1` has them."""
+    return json.loads((await house.ask("GET", f"/v1/sessions/{session}/events", OWNER, limit="5000"))[1])["events"]
+
+
+def doings(events: list[dict[str, Any]]) -> dict[str, set[str]]:
+    """Person -> what they did: types of events, with the role or the label of an item, or the reason of an end."""
+    found: dict[str, set[str]] = {}
+    for event in events:
+        if "by" in event:
+            data: Any = event["data"]
+            item: Any = data.get("item") or {"content": [], "role": None}
+            labels: list[str] = [part["label"] for part in item["content"] if part["type"] == "status"]
+            role = [] if labels else [item["role"]]
+            words: list[str] = [event["type"], *labels, *role, obj(data.get("metadata")).get("reason") or ""]
+            found.setdefault(event["by"], set()).add(" ".join(filter(None, words)))
+    return found
+
+
+async def open_ask(house: House) -> str:
+    """The id of the permission that is asked for."""
+    async with asyncio.timeout(WAIT_S):
+        while not (asks := json.loads((await house.ask("GET", "/permission", OWNER))[1])):
+            await asyncio.sleep(0)
+    return asks[0]["id"]
+
+
+async def wait_for_idle(house: House, *sessions: str) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while json.loads((await house.ask("GET", "/session/status", OWNER))[1]).keys() & set(sessions):
+            await asyncio.sleep(0)
+
+
+async def test_events_say_whose_doing_they_are_on_each_wire(house: House) -> None:
+    """A client cannot claim to be another: neither a header between servers nor a field of a body says who it is."""
+    wim, ada = await house.add("wim", "work"), await house.add("ada", "admin")
+    forged = {**wim, "X-Shim-Person": '{"name": "ada", "role": "admin"}', "X-Shim-Token": "", "X-Forwarded-User": "ada"}
+    body = {"title": "wim's", "metadata": {"owner": "ada", "by": "ada"}, "by": "ada", "owner": "ada"}
+    made = json.loads((await house.ask("POST", "/session", forged, body))[1])
+    session = made["id"]
+    assert made["metadata"] == {"owner": "wim", "by": "ada"}
+    assert (await house.ask("POST", f"/session/{session}/prompt_async", forged, {**prompt_body("permission"), "by": "ada"}))[
+        0
+    ] == 204
+    ask = await open_ask(house)
+    assert (await house.ask("POST", f"/permission/{ask}/reply", ada, {"reply": "once"}))[0] == 200
+    await wait_for_idle(house, session)
+    assert (await house.ask("POST", f"/api/session/{session}/prompt", ada, {"text": "hang"}))[0] == 200
+    assert (await house.ask("POST", f"/session/{session}/abort", wim))[0] == 200
+    assert (await house.ask("PATCH", f"/session/{session}", wim, {"title": "new", "metadata": {"owner": "ada", "a": 1}}))[
+        0
+    ] == 200
+    assert (await house.ask("POST", f"/v1/sessions/{session}/messages", OWNER, {"message": "echo hello"}))[0] == 204
+    await wait_for_idle(house, session)
+    events = await journal(house, session)
+    by = doings(events)
+    assert by.keys() == {"wim", "ada"}
+    assert by["wim"] >= {"session.started", "item.completed user", "turn.started", "turn.ended aborted", "item.completed session"}
+    assert by["ada"] >= {"permission.resolved", "item.completed user", "turn.started"}
+    assert not [event for event in events if "by" in event and event["source"] == "agent" and "resolved" not in event["type"]]
+    last = [event for event in events if event["type"] == "turn.started"][-1]
+    assert "by" not in last, "who has the password has no name"
+    info = json.loads((await house.ask("GET", f"/session/{session}", ada))[1])
+    assert info["metadata"] == {"owner": "wim", "a": 1}
+    rows = json.loads((await house.ask("GET", "/v1/sessions", wim, owner="me"))[1])["sessions"]
+    assert [(row["openCodeSessionId"], row["owner"]) for row in rows] == [(session, "wim")]
+    assert json.loads((await house.ask("GET", "/v1/sessions", ada, owner="me"))[1])["sessions"] == []
+    listed = json.loads((await house.ask("GET", "/inspector/api/sessions", ada, search="wim"))[1])["sessions"]
+    assert [row["owner"] for row in listed] == ["wim"]
+
+
+async def test_a_deletion_says_whose_doing_it_is_to_who_reads(house: House) -> None:
+    wim = await house.add("wim", "work")
+    async with (
+        asyncio.timeout(WAIT_S),
+        house.server.api.raw.get(f"/v1/sessions/{house.inside}/events/sse", headers=OWNER) as stream,
+    ):
+        assert (await house.ask("DELETE", f"/session/{house.inside}", wim))[0] == 200
+        text = (await stream.read()).decode()
+    last = json.loads([line for line in text.splitlines() if line.startswith("data:")][-1].removeprefix("data:"))
+    assert (last["type"], last["by"]) == ("session.ended", "wim")
+
+
+async def test_an_agent_that_goes_on_after_a_request_is_not_its_persons_doing(house: House) -> None:
+    """An agent, its timers and its subagents begin in the task of a request, or inherit its context."""
+    wim = await house.add("wim", "work")
+    assert (await house.ask("POST", f"/session/{house.inside}/message", wim, prompt_body("subagent")))[0] == 200
+    sessions = json.loads((await house.ask("GET", f"/session/{house.inside}/children", OWNER))[1])
+    assert len(sessions) == 1
+    for session in (house.inside, *(child["id"] for child in sessions)):
+        for event in await journal(house, session):
+            if event["type"] in ("turn.ended", "item.started", "item.delta") or event["source"] == "agent":
+                assert "by" not in event, event
+
+
+def test_events_of_before_people_are_read_beside_those_of_today() -> None:
+    """The body of a row has `by` only where there is a person, so servers of both versions read what neither has said."""
+    event = UniversalEvent.model_validate(
+        {
+            "event_id": "evt_1",
+            "sequence": 1,
+            "time": "2026-11-29T12:00:00.000Z",
+            "session_id": "ses_1",
+            "source": "daemon",
+            "synthetic": True,
+            "type": "session.ended",
+            "data": {"reason": "terminated", "terminated_by": "daemon"},
+        }
+    )
+    before, today = row_of(event), row_of(event.model_copy(update={"by": "vera"}))
+    assert '"by"' not in before.body
+    assert event_of(before).by is None
+    assert "by" not in event_of(before).model_dump()
+    assert event_of(today).by == event_of(today).model_dump()["by"] == "vera"
+    wire = wire_of(today, "ses_1", include_raw=False)
+    assert wire is not None
+    assert json.loads(wire)["by"] == "vera"
+
+
+# --- quotas --------------------------------------------------------------------------------------------------------------
+
+
+async def prompts_on_each_wire(house: House, headers: dict[str, str], session: str) -> dict[str, str]:
+    """Prompt one session in every way that there is. Wire -> "" for what was taken, else the words of the refusal."""
+    answers: dict[str, str] = {}
+    for method, route, body in (
+        ("POST", f"/session/{session}/message", prompt_body("echo hello")),
+        ("POST", f"/session/{session}/prompt_async", prompt_body("echo hello")),
+        ("POST", f"/session/{session}/command", {"command": "init", "arguments": ""}),
+        ("POST", f"/session/{session}/summarize", MOCK),
+        ("POST", f"/api/session/{session}/prompt", {"text": "echo hello"}),
+        ("POST", f"/api/session/{session}/compact", {}),
+        ("POST", f"/api/session/{session}/resume", {}),
+        ("POST", f"/v1/sessions/{session}/messages", {"message": "echo hello"}),
+        ("POST", f"/v1/sessions/{session}/messages/stream", {"message": "echo hello"}),
+    ):
+        status, words = await house.ask(method, route, headers, body)
+        assert status in (200, 204, 429), (route, status, words)
+        answers[route.replace(session, "ID")] = words if status == 429 else ""
+    try:
+        await McpClient(house.server, **headers).use("prompt", session=session, prompt="echo hello")
+        answers["/mcp"] = ""
+    except AssertionError as error:
+        answers["/mcp"] = str(error)
+    async with house.server.api.raw.ws_connect("/acp", headers=headers) as socket:
+        client = Editor(socket, house.server.directory, leave)
+        await client.call("initialize", protocolVersion=1, clientCapabilities={})
+        await client.load(session)
+        answer = await client.answer(await client.begin_prompt(session, "echo hello"))
+        answers["/acp"] = json.dumps(answer.get("error")) if "error" in answer else ""
+    return answers
+
+
+async def test_a_quota_holds_on_each_wire(tmp_path: Path) -> None:
+    async with live(tmp_path, store=MemoryStore(), password=SecretStr(PASSWORD), mcp=True) as server:
+        house = House(server, tmp_path)
+        ada = await house.add("ada", "admin")
+        limits = {"limits": {"max_running": 1, "max_queued": 1}}
+        assert (await house.ask("PATCH", "/api/people/ada", OWNER, limits))[0] == 204
+        busy, idle = [json.loads((await house.ask("POST", "/session", ada, {}))[1])["id"] for _ in range(2)]
+        assert (await house.ask("POST", f"/session/{idle}/message", ada, prompt_body("echo before")))[0] == 200
+        assert (await house.ask("POST", f"/session/{busy}/prompt_async", ada, prompt_body("hang")))[0] == 204
+        answers = await prompts_on_each_wire(house, ada, idle)
+        words = "1 agents work for ada already. Wait for one, or stop one. Whoever runs the server can change it"
+        assert {wire for wire, said in answers.items() if words not in said} == set()
+        assert (await house.ask("POST", f"/session/{busy}/prompt_async", ada, prompt_body("echo one")))[0] == 204
+        status, said = await house.ask("POST", f"/session/{busy}/prompt_async", ada, prompt_body("echo two"))
+        assert (status, "1 prompts of ada wait already" in said, "max_queued = 1" in said) == (429, True, True)
+        assert (await house.ask("POST", f"/session/{busy}/prompt_async", OWNER, prompt_body("echo three")))[0] == 204
+        child = server.api.raw.app[SERVICES].sessions.create(
+            str(server.directory), Identity("global", "/"), parent_id=busy, agent_name="mock", is_delegated=True
+        )
+        assert child.owner == "ada"
+        with pytest.raises(LimitReached, match="1 agents work for ada"):
+            await submit(server.api.raw.app[SERVICES].sessions, child.id, PromptRequest((Text("", "echo"),)))
+        [row] = json.loads((await house.ask("GET", "/api/people", OWNER))[1])
+        assert (row["limits"]["max_running"], row["usage"]["running"], row["usage"]["queued"]) == (1, 1, 1)
+        assert (await house.ask("POST", f"/session/{busy}/abort", ada))[0] == 200
+        await wait_for_idle(house, busy)
+        assert (await house.ask("POST", f"/session/{idle}/message", ada, prompt_body("echo hello")))[0] == 200
+
+
+async def test_the_cost_of_a_day_outlives_its_session_and_the_server_and_ends_with_the_day(tmp_path: Path) -> None:
+    store, clock = MemoryStore(), ManualClock(1_800_000_000_000)
+    server_settings: dict[str, Any] = {"store": store, "clock": clock, "password": SecretStr(PASSWORD)}
+    async with live(tmp_path, **server_settings) as server:
+        house = House(server, tmp_path)
+        wim = await house.add("wim", "work")
+        session = json.loads((await house.ask("POST", "/session", wim, {}))[1])["id"]
+        assert (await house.ask("POST", f"/session/{session}/message", wim, prompt_body("subagent")))[0] == 200
+        [row] = json.loads((await house.ask("GET", "/api/people", OWNER))[1])
+        spent = row["usage"]["cost_day"]
+        assert spent > 0
+        assert (await house.ask("DELETE", f"/session/{session}", wim))[0] == 200
+        assert (await house.ask("PATCH", "/api/people/wim", OWNER, {"limits": {"max_cost_day": spent}}))[0] == 204
+    async with live(tmp_path, **server_settings) as server:
+        house = House(server, tmp_path)
+        session = json.loads((await house.ask("POST", "/session", wim, {}))[1])["id"]
+        status, said = await house.ask("POST", f"/session/{session}/message", wim, prompt_body("echo"))
+        assert (status, "USD for wim today. Go on tomorrow (UTC)." in said) == (429, True)
+        assert (await house.ask("POST", f"/session/{session}/message", OWNER, prompt_body("echo")))[0] == 200
+        clock.value_ms += 24 * 3600 * 1000
+        assert (await house.ask("POST", f"/session/{session}/message", wim, prompt_body("echo")))[0] == 200
+    clock.value_ms += 24 * 3600 * 1000
+    async with live(tmp_path, **server_settings):
+        assert await store.values(SPENDING) == {}
+
+
+async def test_a_change_of_a_person_keeps_the_token_and_closes_streams(house: House) -> None:
+    wim = await house.add("wim", "work")
+    async with asyncio.timeout(WAIT_S), house.server.api.raw.get("/event", headers=wim) as stream:
+        assert (await house.ask("PATCH", "/api/people/wim", OWNER, {"limits": {"max_running": 3}}))[0] == 204
+        assert "server.connected" in (await stream.content.readuntil(b"\n\n")).decode()
+        assert (await house.ask("PATCH", "/api/people/wim", OWNER, {"role": "view"}))[0] == 204
+        with pytest.raises(Exception, match=r"closed|reset|payload"):
+            while await stream.content.readuntil(b"\n\n"):
+                pass
+            raise ConnectionResetError("closed")
+    assert (await house.ask("POST", "/session", wim, {}))[0] == 403
+    assert (await house.ask("PATCH", "/api/people/wim", wim, {"role": "admin"}))[0] == 403
+    assert (await house.ask("PATCH", "/api/people/nobody", OWNER, {"role": "view"}))[0] == 400
+    assert (await house.ask("PATCH", "/api/people/wim", OWNER, {"role": "admin", "ownSessions": True}))[0] == 400
+    [row] = json.loads((await house.ask("GET", "/api/people", OWNER))[1])
+    assert (row["role"], row["limits"]["max_running"]) == ("view", 3)
+
+
 # --- coming in and going -------------------------------------------------------------------------------------------------
 
 
@@ -254,7 +501,7 @@ async def test_people_are_added_listed_and_removed_by_commands(house: House, tmp
     url = str(house.server.api.raw.make_url("")).rstrip("/")
     shown = io.StringIO()
     out = screen.console(shown)
-    await pair.add_person(settings, url, "vera", "view", [str(house.server.directory)], out)
+    await pair.add_person(settings, url, "vera", {"role": "view", "roots": [str(house.server.directory)]}, out)
     headers = as_(shown.getvalue().split()[0])
     async with house.server.api.raw.get("/event", headers=headers) as stream:
         assert stream.status == 200

@@ -69,6 +69,7 @@ BOUNDED: dict[str, tuple[str, float]] = {
     "pair list": (f"--url {NOWHERE}", 20),
     "pair revoke": (f"nosuch --url {NOWHERE}", 20),
     "people add": (f"vera --url {NOWHERE}", 20),
+    "people change": (f"vera --url {NOWHERE}", 20),
     "people list": (f"--url {NOWHERE}", 20),
     "people remove": (f"vera --url {NOWHERE}", 20),
     "alias install": ("made", 10),

@@ -25,7 +25,7 @@ def test_a_piece_of_text_is_what_its_class_makes() -> None:
 
 
 def test_a_stamped_event_is_what_its_class_makes() -> None:
-    given = {**ENVELOPE, "type": EventType.ITEM_DELTA, "data": delta_data("itm_1", None, "word ")}
+    given = {**ENVELOPE, "by": None, "type": EventType.ITEM_DELTA, "data": delta_data("itm_1", None, "word ")}
     fields = {name: given[name] for name in UniversalEvent.model_fields}
     made, called = UniversalEvent.from_fields(fields), UniversalEvent(**fields)
     assert made == called

@@ -20,6 +20,15 @@ Fields: TypeAlias = Mapping[str, Json]
 
 NO_FIELDS: Fields = {}
 
+OWNER_KEY = "owner"
+"""Key of a session's owner in the metadata that OpenCode's clients see."""
+
+
+def without_owner(metadata: Fields | None) -> Fields | None:
+    """A client's metadata without the owner that it was shown, or claims."""
+    return {key: value for key, value in metadata.items() if key != OWNER_KEY} if metadata else metadata
+
+
 HANDOVER: Fields = {"handover": True}
 """Metadata of the text by which a person is told that another agent took over. No agent is sent it."""
 
@@ -160,6 +169,7 @@ class SessionRecord:
     permission  the session's own rules, as JSON; None where it has none
     share       `{url}` of its public page
     title       the default one, then the beginning of the first prompt, then the agent's; or at any time a person's
+    owner       the named person who has begun it, or whose agent has; "" for the owner of the password
     """
 
     id: str
@@ -183,6 +193,12 @@ class SessionRecord:
     summary: DiffTotals | None = None
     revert: Revert | None = None
     extra: Fields = field(default_factory=dict[str, Json])
+    owner: str = ""
+
+    @property
+    def shown_metadata(self) -> Fields | None:
+        """The metadata of clients, with the owner."""
+        return {**(self.metadata or {}), OWNER_KEY: self.owner} if self.owner else self.metadata
 
     def is_named_by(self, prompt: str) -> bool:
         """Whether the title was made of this prompt."""

@@ -24,6 +24,7 @@ from shim.faces.acp.updates import Screen
 from shim.http.operation import Ctx, check, check_unparsed
 from shim.lib import errors
 from shim.lib.complaints import fault
+from shim.lib.doer import doer, go_on_for
 from shim.lib.errors import InvalidRequest, RequestError, SessionNotFound, ShimError, row_of
 from shim.sessions.feed import Listener, SessionChanges
 from shim.stream.frame import to_json
@@ -205,7 +206,7 @@ class Connection:
 
     def later(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Begin work whose messages come after the answer of the request that begins it."""
-        task = asyncio.create_task(work, name=f"acp {name[:100]}")
+        task = asyncio.create_task(go_on_for(doer(), work), name=f"acp {name[:100]}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -28,6 +28,7 @@ from shim.http.faces import Face, belongs_to
 from shim.http.log_stream import HEADERS, SEND_TIMEOUT_S
 from shim.http.operation import SERVICES, check, check_unparsed
 from shim.lib import errors
+from shim.lib.doer import doer, go_on_for
 from shim.lib.errors import InvalidRequest, LimitReached, RequestError, RouteUnknown, row_of
 from universal.lib.jsonvalue import obj, text
 
@@ -219,7 +220,7 @@ async def _serve_call(request: web.Request, id_: Id, params: Mapping[str, Any]) 
         raise LimitReached("calls of MCP", CALLS_OF_ONE_LIMIT, "Wait for the end of some.")
     call = Call(request.app[SERVICES], request[AGENT])
     work = call_tool(call, tool, params.get("arguments"))
-    task = _CALLS[key] = asyncio.create_task(work, name=f"{WAITS if tool.waits else 'mcp'} {name}")
+    task = _CALLS[key] = asyncio.create_task(go_on_for(doer(), work), name=f"{WAITS if tool.waits else 'mcp'} {name}")
     task.add_done_callback(lambda _: _CALLS.pop(key, None))
     try:
         await asyncio.wait({task}, timeout=QUICK_S)

@@ -144,8 +144,8 @@ def session(record: values.SessionRecord) -> types.Session:
         wire["model"] = session_model(record.model)
     if record.permission is not None:
         wire["permission"] = list(record.permission)
-    if record.metadata is not None:
-        wire["metadata"] = record.metadata
+    if record.metadata is not None or record.owner:
+        wire["metadata"] = record.shown_metadata or {}
     if record.share is not None:
         wire["share"] = cast("types.SessionShare", record.share)
     if record.revert is not None:

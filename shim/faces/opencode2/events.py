@@ -364,7 +364,7 @@ def _question_closed(event: log.QuestionClosed, session: Session) -> SessionEven
 RENDER: Mapping[type[Any], Callable[[Any, Session], SessionEvent | HintedEvent]] = {
     log.SessionBegan: _session_created,
     log.TitleChanged: lambda event, _: ("session.renamed", {"title": session_info.info_of(event.record).get("title", "")}),
-    log.MetadataChanged: lambda event, _: ("session.metadata.updated", {"metadata": dict(event.record.metadata or {})}),
+    log.MetadataChanged: lambda event, _: ("session.metadata.updated", {"metadata": dict(event.record.shown_metadata or {})}),
     log.RulesChanged: lambda event, _: ("session.permissions", {"permissions": names.rules(list(event.record.permission or ()))}),
     log.SessionArchived: lambda event, _: ("session.archived", {}),
     log.SessionUnarchived: lambda event, _: ("session.unarchived", {}),

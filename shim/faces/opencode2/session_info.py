@@ -34,7 +34,7 @@ def info_of(record: SessionRecord) -> types.SessionInfo:
         agent=record.mode or None,
         subpath=record.path or None,
         model=None if record.model is None else model_ref(record.model),
-        metadata=record.metadata or None,
+        metadata=(record.shown_metadata if record.owner else record.metadata) or None,
         permissions=rules(list(record.permission)) if record.permission else None,
     )
     return cast("types.SessionInfo", info)

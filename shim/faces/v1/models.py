@@ -288,6 +288,7 @@ class SessionInfo(Model):
     request, also of a subagent, was made; absent if none is open. `node`: the server of the cluster that has the session, as in
     `GET /v1/x-nodes`; absent without a cluster, or if none has it at present. `outlives`: whether the running turn goes on when
     the server restarts or dies; absent without a turn. `resumeCommand`: goes on with the conversation in the agent's own program.
+    `owner`: the named person who has begun it; absent for the owner of the server's password.
     """
 
     sessionId: str
@@ -311,6 +312,7 @@ class SessionInfo(Model):
     waitingSince: int | None = None
     node: str | None = None
     outlives: bool | None = None
+    owner: str | None = None
 
 
 class SessionListResponse(Model):

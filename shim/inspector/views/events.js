@@ -48,7 +48,8 @@ const native = (session, { event }) => event.raw === null
 
 const COMING = html`<span class="dim">…</span>`
 
-const universal = (session, { event }) => html`<b>${event.type}</b> ${universalLine(event)}`
+const universal = (session, { event }) => html`<b>${event.type}</b> ${universalLine(event)}
+  ${event.by ? html`<span class="chip">by ${event.by}</span>` : nothing}`
 
 const opencode = (session, { opencode }) => !opencode ? COMING : opencode.length
   ? html`${opencode.length > 1 ? html`<span class="count">${opencode.length}</span>` : nothing}<b>${opencode[0].type}</b> ${opencodeLine(opencode[0])}`

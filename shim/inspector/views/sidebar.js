@@ -26,7 +26,7 @@ function entry(app, position, now) {
       tabindex=${position === list.cursor ? 0 : -1} title=${info.directory ?? ""} @focus=${() => { list.cursor = position }}>
       <span class="dot ${state}" aria-hidden="true"></span>
       <span class="name">${info.title || info.sessionId}</span>
-      <span class="about"><b class="state ${state}">${state}</b> · ${info.agent} · ${project(info)} · ${ago(info.updatedAt, now)}</span>
+      <span class="about"><b class="state ${state}">${state}</b> · ${info.agent} · ${project(info)}${info.owner ? ` · ${info.owner}` : ""} · ${ago(info.updatedAt, now)}</span>
     </a></li>`
 }
 

@@ -7,8 +7,9 @@ next start, as `agent_exited`, so that no client sees the session busy for ever.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -18,6 +19,7 @@ from shim.agents.sandboxes import check_level, inherit_level
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.files.roots import require
 from shim.host.git.projects import Identity
+from shim.lib.doer import doer
 from shim.lib.errors import (
     InvalidRequest,
     LimitReached,
@@ -59,11 +61,11 @@ from universal.codec import Fact
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
-from universal.permissions import DEFAULT_RULES, Policy, Rule, inherit, rules_from_json, with_home
+from universal.permissions import DEFAULT_RULES, Policy, Rule, rules_from_json, with_home
 from universal.session.changes import SessionDeleted, TurnEnded
 from universal.session.model import Session
 from universal.session.record_json import RecordChanges, fork_json, record_json
-from universal.session.values import Fields, ForkSource, ModelRef, SessionRecord, Status
+from universal.session.values import Fields, ForkSource, ModelRef, SessionRecord, Status, without_owner
 
 log = structlog.get_logger()
 
@@ -255,6 +257,9 @@ class SessionManager:
     ) -> SessionRecord:
         """Add an imported session with its record. Raises LimitReached, BadRequest."""
         check_metadata(record.metadata)
+        above = self.index.find_record(record.parent_id) if record.parent_id else None
+        owner = doer() or (above.owner if above is not None else "")
+        record = replace(record, owner=owner, metadata=without_owner(record.metadata))
         if len(self.index) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
         name = agent_name or self.deps.agents.default().spec.name
@@ -333,8 +338,10 @@ class SessionManager:
             mode=subagent,
             model=above.model,
             permission=(Rule("task", "*", "deny").to_json(),),
+            owner=above.owner,
         )
         state = self._new_state(session_id, actor.main.session.agent)
+        state.account = actor.main.account
         entry = SessionEntry(record, actor.main.session.agent, {}, subagent=True)
         self.index.add(entry)
         self._open(entry, state, actor)
@@ -505,6 +512,8 @@ class SessionManager:
         """Set fields of the record, and return the new record."""
         state = await self.state(session_id)
         check_metadata(changes.get("metadata"))
+        if "metadata" in changes:
+            changes["metadata"] = without_owner(changes["metadata"])
         if changes:
             state.change_record(**changes)
             if (title := changes.get("title")) and not (entry := self.index.get(session_id)).subagent:
@@ -608,7 +617,7 @@ class SessionManager:
         session = rules_from_json(list(record.permission)) if record.permission else ()
         parent, variables = self.index.find(record.parent_id) if record.parent_id else None, state.variables
         if parent is not None:
-            session = (*_rules_of(self.index.line(state.id)), *_rules_of_subagent(self.deps.config_now(record.directory), record))
+            session = (*self.index.rules(state.id), *_rules_of_subagent(self.deps.config_now(record.directory), record))
             variables = variables if parent.state is None else {**parent.state.variables, **variables}
         agent = self.deps.agents.get(state.session.agent)
         environment = {**self.deps.agents.environment(), **variables}
@@ -681,16 +690,6 @@ def check_metadata(metadata: object) -> None:
     check_caps(metadata)
     check_level(metadata)
     labels_of(metadata)
-
-
-def _rules_of(line: Iterable[SessionEntry]) -> tuple[Rule, ...]:
-    """The rules of a session with those of its parents, loaded or not. Those of a subagent are for its card alone."""
-    rules: tuple[Rule, ...] = ()
-    for entry in line:
-        record = entry.record if entry.state is None else entry.state.session.record
-        if record.permission and not entry.subagent:
-            rules = inherit(rules_from_json(list(record.permission)), rules)
-    return rules
 
 
 def _rules_of_subagent(config: OpenCodeConfig | None, record: SessionRecord) -> tuple[Rule, ...]:

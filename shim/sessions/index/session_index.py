@@ -12,6 +12,7 @@ from shim.lib.errors import SessionNotFound, StoreError
 from shim.sessions.index.session_entry import SessionEntry, entry_from_row
 from shim.sessions.session.actor import SessionActor
 from shim.store.base import Store
+from universal.permissions import Rule, inherit, rules_from_json
 from universal.session.model import Session
 from universal.session.values import Fields, SessionRecord
 
@@ -134,6 +135,15 @@ class SessionIndex:
             line[entry.record.id] = entry
             entry = self.find(entry.record.parent_id) if entry.record.parent_id else None
         return list(line.values())
+
+    def rules(self, session_id: str) -> tuple[Rule, ...]:
+        """The rules of a session with those of its parents. Those of a subagent are for its card alone."""
+        rules: tuple[Rule, ...] = ()
+        for entry in self.line(session_id):
+            record = entry.current_record
+            if record.permission and not entry.subagent:
+                rules = inherit(rules_from_json(list(record.permission)), rules)
+        return rules
 
     def with_all_below(self, session_id: str) -> list[str]:
         """A session and its descendants, parents first, each once, because an imported session may name itself as its parent."""

@@ -88,6 +88,7 @@ class SessionRequests:
         if reply == "always":
             access, directory = request.access, state.session.record.directory
             self._grants.allow(directory, access.permission, access.always, access.agent)
+        state.note_doer(request_id)
         actor.reply_permission(PermissionReply(request_id, DECISIONS[reply], message))
 
     def reply_question(self, request_id: str, answers: list[list[str]] | None) -> None:
@@ -95,6 +96,7 @@ class SessionRequests:
         state, actor = self._owner_of(request_id)
         if state is None or actor is None or request_id not in state.session.questions:
             raise QuestionNotFound(request_id)
+        state.note_doer(request_id)
         actor.reply_question(QuestionReply(request_id, answers))
 
     def _owner_of(self, request_id: str) -> tuple[SessionState | None, SessionActor | None]:

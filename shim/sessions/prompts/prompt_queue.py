@@ -11,6 +11,7 @@ Whether a turn runs is decided by the turn machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.session.session_state import SessionState, TurnInputs
@@ -38,6 +39,8 @@ class PromptQueue:
         In: `is_current`, the configuration was read for it just now.
         """
         key = pending.prompt.key
+        if not self.pending:
+            self._state.account = pending.account
         self.pending[key] = pending
         self.read_for_key = key if is_current else ""
         self._turn.apply(Input.PROMPT, key)
@@ -92,12 +95,20 @@ class PromptQueue:
         for id_ in message_ids:
             self.parked.pop(id_, None)
 
-    def resume(self) -> None:
-        """Queue what was parked, oldest first, but those that wait for all last; leave out messages that were removed."""
+    def count_waits(self, account: str) -> int:
+        """How many prompts wait that count for a person."""
+        waiting = filter(None, map(self.pending.get, self._state.machine.queue))
+        return sum(prompt.account == account for prompt in waiting)
+
+    def resume(self, account: str = "") -> None:
+        """Queue what was parked, oldest first, but those that wait for all last; leave out messages that were removed.
+
+        In: `account`, the person for whom they count now.
+        """
         waiting, self.parked = sorted(self.parked.items(), key=lambda item: item[1].waits_for_all), {}
         for id_, pending in waiting:
             if id_ in self._state.session.messages:
-                self.queue(pending)
+                self.queue(replace(pending, account=account))
 
     def withdraw(self, message_id: str) -> bool:
         """Remove a prompt that waits, with its message; False if it does not wait."""

@@ -34,6 +34,8 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
     state = actor.main
     if reply and len(actor.prompt_queue.pending) >= (limit := manager.deps.max_queued_prompts):
         raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
+    if reply and manager.deps.quotas is not None:
+        await manager.deps.quotas.check(session_id)
     has_ids = body.message_id is not None or any(map(ID_OF, body.parts))
     if has_ids:
         await _need_new_ids(actor, body)
@@ -100,7 +102,11 @@ async def _join_project(manager: SessionManager, actor: SessionActor) -> None:
 
 
 async def resume(manager: SessionManager, actor: SessionActor) -> None:
-    """Dispatch the parked prompts. Those of OpenCode 2 get the session's current agent and model, if it can be chosen."""
+    """Dispatch the parked prompts. Those of OpenCode 2 get the session's current agent and model, if it can be chosen.
+
+    Raises LimitReached at the quota of the person for whom they count now.
+    """
+    account = "" if manager.deps.quotas is None else manager.deps.quotas.admit(actor.main.id)
     for message_id, accepted in list(actor.prompt_queue.parked.items()):
         if accepted.user_prompt.details.delivery is None:
             continue
@@ -109,7 +115,7 @@ async def resume(manager: SessionManager, actor: SessionActor) -> None:
             chosen = ModelChoice(choice.mode, choice.model_ref, choice.base)
             again = accepted.with_choice(choice.agent.spec.name, choice.model, chosen)
             actor.prompt_queue.replace_parked(message_id, again)
-    actor.prompt_queue.resume()
+    actor.prompt_queue.resume(account)
 
 
 def first_text(body: PromptRequest) -> str:

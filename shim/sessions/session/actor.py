@@ -37,7 +37,7 @@ from shim.sessions.session.exit_errors import (
 )
 from shim.sessions.session.native_sessions import NativeSession, rename_conversation
 from shim.sessions.session.session_agent import SessionAgent
-from shim.sessions.session.session_state import Rules, SessionState
+from shim.sessions.session.session_state import THE_TURN, Rules, SessionState
 from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
 from universal.codec import (
@@ -290,9 +290,12 @@ class SessionActor:
     def prompt(self, pending: PendingPrompt, title: str | None = None, *, is_current: bool = False) -> str:
         """Show the prompt, name the session if `title` is given, and dispatch the prompt when the agent is free.
 
-        In: `is_current`, the configuration was read for it just now. Returns the id of its message.
+        In: `is_current`, the configuration was read for it just now. Returns the id of its message. Raises LimitReached at the
+        quota of the person who prompts.
         """
         self._touch()
+        if self.deps.quotas is not None and (account := self.deps.quotas.admit(self.main.id)):
+            pending = replace(pending, account=account)
         with self.deps.changes.burst, self.main.journal:
             shown = self.main.record_prompt(pending)
             if title is not None:
@@ -312,6 +315,7 @@ class SessionActor:
     def abort(self) -> None:
         """Stop the running turn, if there is one."""
         self._touch()
+        self.main.note_doer(THE_TURN)
         self.apply(Input.ABORT)
 
     def reply_permission(self, reply: PermissionReply) -> None:
@@ -419,6 +423,8 @@ class SessionActor:
     def _carry_out_turn_effect(self, state: SessionState, effect: Effect) -> None:
         match effect:
             case DispatchPrompt(key=key):
+                if (account := self.prompt_queue.pending[key].account) != state.account:
+                    state.count_for(account)
                 self.dispatcher.dispatch(key)
             case PromptsCancelled(keys=keys):
                 self.prompt_queue.cancel(*keys)

@@ -25,6 +25,7 @@ from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
 from shim.sessions.placement import Placement
+from shim.sessions.quotas import Quotas
 from shim.sessions.session.tape import Tapes
 from shim.store.base import Store
 from universal.permissions import DirectoryRules
@@ -111,6 +112,8 @@ class SessionDeps:
     """Ends processes that a dead server has left behind. In: the server's id."""
     placement: Placement = field(default_factory=Placement)
     """Decides which server takes a session."""
+    quotas: Quotas | None = None
+    """What named people may use. None: there are none, as on a server without a password."""
     room: AgentRoom = field(default_factory=lambda: AgentRoom(None, list))
     """Limits how many agents run at once."""
     tapes: Tapes | None = None

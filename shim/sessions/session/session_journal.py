@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 
 from shim.lib.clock import Clock, rfc3339
+from shim.lib.doer import DOER, doer
 from shim.lib.errors import SessionElsewhere, StoreError
 from shim.lib.ids import Ids
 from shim.store.base import Store
@@ -16,6 +17,9 @@ from universal.codec import Fact
 from universal.events import EVENT_DATA, EventData, EventType, Source, UniversalEvent
 
 log = structlog.get_logger()
+
+ANSWERS = frozenset({EventType.PERMISSION_RESOLVED, EventType.QUESTION_RESOLVED})
+"""Events of agents that a person may have made."""
 
 UNSAVED_LIMIT = 10_000
 """Events of one session that may wait in memory, while the store takes no more, before its turn is stopped."""
@@ -45,13 +49,22 @@ class SessionJournal:
         self.native_session_id: str | None = None
         self.is_closed = False
         self.lost_to: ServerRef | None = None
+        self.doers: dict[str, str] = {}
+        """Who has answered a request, by its id, or has stopped the turn, until that is recorded."""
         self.on_queue: Callable[[], None] | None = None
         """Called before events are queued for the store."""
 
-    def write(self, type_: EventType, data: EventData, at_ms: int, *, source: Source, raw: Any) -> UniversalEvent:
-        """Stamp an event and queue it for the store. Raises TypeError if the payload does not belong to the event type."""
+    def write(
+        self, type_: EventType, data: EventData, at_ms: int, *, source: Source, raw: Any, by: str | None = None
+    ) -> UniversalEvent:
+        """Stamp an event and queue it for the store. Raises TypeError if the payload does not belong to the event type.
+
+        In: `by`, whose doing it is, if it is not for them that this task works.
+        """
         if not isinstance(data, EVENT_DATA[type_]):
             raise TypeError(f"{type_} carries {EVENT_DATA[type_].__name__}, not {type(data).__name__}")
+        if DOER.get() is not None and by is None and (source is Source.DAEMON or type_ in ANSWERS):
+            by = doer()
         self.sequence += 1
         event = UniversalEvent.from_fields(
             {
@@ -62,6 +75,7 @@ class SessionJournal:
                 "native_session_id": self.native_session_id,
                 "source": source,
                 "synthetic": source is Source.DAEMON,
+                "by": by,
                 "type": type_,
                 "data": data,
                 "raw": raw,
@@ -89,6 +103,7 @@ class SessionJournal:
                     "native_session_id": native_session_id,
                     "source": Source.AGENT,
                     "synthetic": False,
+                    "by": None,
                     "type": EventType.ITEM_DELTA,
                     "data": fact.data,
                     "raw": fact.raw,

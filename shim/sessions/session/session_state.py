@@ -17,12 +17,14 @@ import structlog
 
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.clock import Clock, from_rfc3339
+from shim.lib.doer import doer
 from shim.lib.errors import SessionNotFound, SessionTerminated
 from shim.lib.ids import Ids
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.prompts.instructions import Instructions
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PendingPrompts
+from shim.sessions.quotas import ACCOUNT
 from shim.sessions.session.exit_errors import PROMPT_LOST
 from shim.sessions.session.session_journal import SessionJournal
 from shim.store.base import Store
@@ -153,13 +155,29 @@ log = structlog.get_logger()
 
 OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome in OpenCode 2. Other reasons mean `failed`."""
+OF_A_TURN = ("outcome", "idle", ACCOUNT)
+"""Facts that the begin of the next turn removes."""
 NOTED_LABELS = frozenset({"prompt", "instructions"})
 """Status items that tell of prompts, and of what goes along with them."""
 NOTED = frozenset({EventType.SESSION_STARTED, EventType.SESSION_ENDED, EventType.ITEM_COMPLETED})
 """Events of which the session remembers more than its clients see."""
 PART_OF_PIECE = attrgetter("data.item_id", "data.part_index", "data.part_type")
 """The part that a piece of text is for."""
+THE_TURN = "turn"
+"""Stands for the turn among the subjects of what people do."""
 NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
+
+
+def _subject_of(data: EventData) -> str:
+    match data:
+        case PermissionData():
+            return data.permission_id
+        case QuestionData():
+            return data.question_id
+        case TurnData(phase="ended"):
+            return THE_TURN
+        case _:
+            return ""
 
 
 @dataclass(slots=True)
@@ -201,7 +219,7 @@ class SessionState:
     on_change, feed: called after turns and info changed, and with each event.
 
     facts: what only OpenCode 2 tells of a session, for lists of those that nobody has opened: `outcome` and `idle` (ms) of the
-    last turn unless one runs, `viewed`, `fork`; kept in its row.
+    last turn unless one runs, `viewed`, `fork`; and ACCOUNT; kept in its row.
     instructions: what clients have set for its agents, to go along with each prompt.
     variables: of the environment of its commands and agents, as a client has set them; in memory, since they may be secret.
     config_at_start: the configuration when the agent got the first prompt of the running or last turn.
@@ -210,6 +228,9 @@ class SessionState:
     session: what clients see.
     ended: why its agent is gone, None while it is there or may come back. With `terminated_by: daemon` it is gone for good.
     """
+
+    account = ""
+    """The named person for whom the next or running turn counts (`shim.sessions.quotas`), or ""."""
 
     def __init__(
         self,
@@ -326,12 +347,18 @@ class SessionState:
     def record(self, type_: EventType, data: EventData, *, source: Source = Source.DAEMON, raw: Any = None) -> UniversalEvent:
         """Write one event, apply it to the session, and publish the changes."""
         now = self._clock.now_ms()
-        event = self.journal.write(type_, data, now, source=source, raw=raw)
+        by = self.journal.doers.pop(_subject_of(data), None) if self.journal.doers else None
+        event = self.journal.write(type_, data, now, source=source, raw=raw, by=by)
         changes = self.reducer.apply(event, now)
         if type_ in NOTED:
             self._note(event)
         self._publish(changes, (event,), now)
         return event
+
+    def note_doer(self, subject: str) -> None:
+        """Note that a person answers a request or stops the turn. The agent may say so later, and not in their task."""
+        if (by := doer()) is not None:
+            self.journal.doers[subject] = by
 
     def record_prompt(self, pending: PendingPrompt) -> PendingPrompt:
         """Record the message of an accepted prompt, as `record` does. Out: the prompt with the message's id."""
@@ -437,12 +464,19 @@ class SessionState:
         """Update `facts` by an event, also a copied one."""
         data = event.data
         if event.type is EventType.TURN_STARTED:
-            self.facts = {key: value for key, value in self.facts.items() if key not in ("outcome", "idle")}
+            account = {ACCOUNT: [self.account, self.session.record.cost]} if self.account else {}
+            self.facts = {key: value for key, value in self.facts.items() if key not in OF_A_TURN} | account
         elif event.type is EventType.TURN_ENDED and isinstance(data, TurnData):
             outcome = OUTCOMES.get(str(obj(data.metadata).get("reason", "completed")), "failed")
             self.facts = {**self.facts, "outcome": outcome, "idle": from_rfc3339(event.time)}
         elif isinstance(data, ItemData) and (part := data.item.status_part) is not None and part.label == "viewed":
             self.facts = {**self.facts, "viewed": obj(data.item.metadata).get("idle")}
+
+    def count_for(self, account: str) -> None:
+        """Let the running turn count for another person: it goes on with their prompt."""
+        before = self.facts.get(ACCOUNT) or ["", self.session.record.cost]
+        self.account, self.facts = account, {**self.facts, ACCOUNT: [account, before[1]]}
+        self.notify_changed()
 
     def notify_changed(self) -> None:
         """Note that the session's record has changed."""
@@ -487,6 +521,7 @@ class SessionState:
         metadata = {"reason": reason, **self.turn_metadata}
         data = TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata)
         self._note_fact(self.record(EventType.TURN_ENDED, data))
+        self.journal.doers.clear()
         self.turn_metadata = {}
         self.notify_changed()
         waiters, self._waiters = self._waiters, []

@@ -8,7 +8,7 @@ import os
 import tempfile
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aiohttp import web
@@ -133,24 +133,38 @@ async def tokens(ctx: Ctx) -> object:
     ]
 
 
-class NewPerson(BaseModel):
-    """A named person. `roots`: absolute directories; none: all of the server's."""
+Limit: TypeAlias = Literal["max_running", "max_queued", "max_cost_day"]
+
+
+class PersonChange(BaseModel):
+    """What changes of a person. `roots`: absolute directories; none: all of the server's. `limits`: as in `Quota`; 0: any."""
 
     model_config = ConfigDict(extra="forbid")
+    role: Role | None = None
+    roots: Annotated[list[str] | None, Field(max_length=100)] = None
+    ownSessions: bool | None = None
+    limits: dict[Limit, Annotated[int | float, Field(ge=0, le=1e9)]] = {}
+
+
+class NewPerson(PersonChange):
+    """A named person."""
+
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
-    role: Role
-    roots: Annotated[list[str], Field(max_length=100)] = []
+    role: Role  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues] - a new person needs one
 
 
 @extra("server.people.list", "GET", "/api/people")
 async def people(ctx: Ctx) -> object:
     """The named people, newest first, each with the id by which `DELETE /api/pair/{id}` removes it."""
     access = access_of(ctx.request)
-    return [
-        {"id": token.id, **encode_person(token.person), "created": token.created * 1000, "expires": token.end * 1000}
-        for token in access.pairing.tokens(access.epoch_s())
-        if not token.is_device
-    ]
+    quotas, rows = ctx.services.sessions.deps.quotas, list[dict[str, object]]()
+    for token in access.pairing.tokens(access.epoch_s()):
+        if not token.is_device:
+            used = None if quotas is None else quotas.usage(token.person.name)
+            now = {} if used is None else {"running": len(used.running), "queued": used.queued, "cost_day": used.cost_day}
+            times = {"created": token.created * 1000, "expires": token.end * 1000}
+            rows.append({"id": token.id, **encode_person(token.person), **times, "usage": now})
+    return rows
 
 
 @extra("server.people.add", "POST", "/api/people")
@@ -159,14 +173,40 @@ async def add_person(ctx: Ctx, body: NewPerson) -> object:
     access = access_of(ctx.request)
     if access.secrets is None:
         raise InvalidRequest("This server has no password, so everybody may do all. Set one first (OPENCODE_SERVER_PASSWORD).")
-    if body.roots and body.role == "admin":
-        raise InvalidRequest("An admin may use all directories: roots are for the roles view and work.", path=("roots",))
-    roots = await asyncio.to_thread(lambda: tuple(os.path.realpath(root) for root in body.roots))
-    for root in roots:
-        await require(root, ctx.services.settings.roots)
-    token = access.pairing.add_person(Person(body.name, body.role, roots), access.epoch_s())
+    token = access.pairing.add_person(await _person_with(ctx, Person(body.name), body), access.epoch_s())
     await ctx.services.store.flush()
     return {"token": token}
+
+
+async def _person_with(ctx: Ctx, person: Person, change: PersonChange) -> Person:
+    """The person with the changes. Raises InvalidRequest, OutsideRoots."""
+    role, roots, is_alone = change.role or person.role, person.roots, person.is_alone
+    if (named := change.roots) is not None:
+        roots = await asyncio.to_thread(lambda: tuple(os.path.realpath(root) for root in named))
+        for root in roots:
+            await require(root, ctx.services.settings.roots)
+    is_alone = is_alone if change.ownSessions is None else change.ownSessions
+    if role == "admin" and (roots or is_alone):
+        why = "An admin may use all directories and sessions: roots and ownSessions are for the roles view and work."
+        raise InvalidRequest(why, path=("roots" if roots else "ownSessions",))
+    return Person(person.name, role, roots, is_alone, person.quota._replace(**change.limits))
+
+
+class PersonPath(BaseModel):
+    """`{name}` of a person."""
+
+    name: str
+
+
+@extra("server.people.change", "PATCH", "/api/people/{name}")
+async def change_person(ctx: Ctx, path: PersonPath, body: PersonChange) -> None:
+    """Change what a person may do; their token stays. What they have open is closed, unless only limits change."""
+    access = access_of(ctx.request)
+    found = [token.person for token in access.pairing.tokens(access.epoch_s()) if token.person.name == path.name]
+    if not found or not path.name:
+        raise InvalidRequest(f"There is nobody with the name {path.name}. `opencode-shim people list` shows all.")
+    access.pairing.change_person(await _person_with(ctx, found[0], body))
+    await ctx.services.store.flush()
 
 
 @extra("server.pair.revoke", "DELETE", "/api/pair/{id}")

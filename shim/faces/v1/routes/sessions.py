@@ -48,17 +48,21 @@ OPENCODE_KEYS = {"env": "environment", "timeoutMs": "timeout"}
 
 
 class ListQuery(BaseModel):
-    """Our addition. `search`: words of the title; then also sessions that were begun in the agents' own programs."""
+    """Our additions. `search`: words of the title; then also sessions that were begun in the agents' own programs.
+
+    `owner`: the name of the person who has begun them, or `me`, who asks.
+    """
 
     search: str = ""
+    owner: str | None = None
 
 
 @v1("GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
 async def list_sessions(ctx: Ctx, query: ListQuery) -> object:
     """All sessions, the last changed first."""
-    search = query.search.casefold()
+    search, owner = query.search.casefold(), ctx.person.name if query.owner == "me" else query.owner
     listed = [record for record in await ctx.list_sessions(search) if search in record.title.casefold()]
-    return SessionListResponse(sessions=[session_info(ctx, record) for record in listed])
+    return SessionListResponse(sessions=[session_info(ctx, record) for record in listed if owner in (None, record.owner)])
 
 
 @v1("POST", "/v1/sessions/{session_id}", tag="sessions", answer=CreateSessionResponse, errors=(400, 409))
@@ -202,4 +206,5 @@ def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
         waitingSince=sessions.requests.waiting_since_ms(session_id),
         node=face.nodes.node_of(session_id),
         outlives=outlives(actor) if actor is not None and actor.main.machine.busy else None,
+        owner=record.owner or None,
     )

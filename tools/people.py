@@ -27,7 +27,7 @@ def table() -> str:
         ("`view`", _list(VIEW)),
         ("`work`", _list(WORK)),
         ("`admin`", "all others"),
-        ("nobody with roots", ", ".join(f"`{path}`" for path in WHOLE) + ", and what is below"),
+        ("nobody with roots or own sessions", ", ".join(f"`{path}`" for path in WHOLE) + ", and what is below"),
     ]
     return "\n".join(["| who | routes |", "|---|---|", *(f"| {who} | {routes} |" for who, routes in rows)])
 

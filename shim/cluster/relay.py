@@ -65,7 +65,6 @@ from shim.http.relay import Relay as LocalRelay
 from shim.http.services import Services
 from shim.http.terminal import TOKEN_HEADER
 from shim.lib.disk import is_folder
-from shim.lib.doer import doer
 from shim.lib.errors import (
     DirectoryElsewhere,
     Forbidden,
@@ -80,6 +79,7 @@ from shim.lib.errors import (
     StoreError,
     StoreUnavailable,
 )
+from shim.lib.tasks import doer
 from shim.store.servers import ServerRef
 from universal.lib.jsonvalue import obj, text
 

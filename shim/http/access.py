@@ -39,7 +39,6 @@ from shim.http import cors
 from shim.http.pairing import Pairing
 from shim.http.people import OWNER, Person, keeps_to_roots, needed_role
 from shim.lib.clock import Clock
-from shim.lib.doer import work_for
 from shim.lib.errors import (
     AgentTokenRefused,
     EmbeddingNotAllowed,
@@ -54,6 +53,7 @@ from shim.lib.errors import (
 )
 from shim.lib.ids import AGENT_TOKEN
 from shim.lib.settings import Settings
+from shim.lib.tasks import work_for
 
 # --- wrong passwords --------------------------------------------------------------------------------------------
 
@@ -601,7 +601,7 @@ def _check_role(request: web.Request, person: Person) -> None:
         return
     if not person.may(needed):
         raise RoleTooLow(person.name, person.role, needed)
-    if person.roots and not keeps_to_roots(path):
+    if not person.sees_all and not keeps_to_roots(path):
         raise NotForOnesRoots(person.name)
 
 

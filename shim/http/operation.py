@@ -43,6 +43,7 @@ from shim.lib.errors import InvalidRequest, Location, PayloadTooLarge, RequestEr
 from shim.lib.ids import ID_FORM, ID_LIMIT, is_id
 
 if TYPE_CHECKING:
+    from shim.stream.encoder import Encoder, PersonEncoder
     from universal.session.values import SessionRecord
 
 # --- bounds of bodies -------------------------------------------------------------------------------------------
@@ -137,6 +138,7 @@ Wire: TypeAlias = Literal[1, 2]
 """The generation of OpenCode's API that an operation belongs to. Extra routes count as 1."""
 Rewrite: TypeAlias = Callable[[RequestInput], RequestInput]
 HandlerT = TypeVar("HandlerT", bound=Handler)
+EncoderT = TypeVar("EncoderT", bound="Encoder[Any]")
 
 
 class _Empty(Enum):
@@ -173,6 +175,8 @@ class Ctx:
         """The sessions that a list shows, the last changed first; those of the agents' own programs are mixed in, or follow."""
         services = self.services
         sessions = await visible_sessions(services.sessions.index.newest_first(), self.roots)
+        if self.person.is_alone:
+            sessions = [record for record in sessions if record.owner == self.person.name]
         more = await services.native_sessions.records(self.directory, search) if self.person.may("admin") else ()
         if not more:
             return sessions
@@ -180,8 +184,20 @@ class Ctx:
 
     def sees(self, session_id: str) -> bool:
         """Whether the request may know of a session."""
+        roots, person = self.roots, self.person
+        if not (roots or person.is_alone):
+            return True
         record = self.services.sessions.index.find_record(session_id)
-        return not self.roots or (record is not None and is_in(record.directory, self.roots))
+        is_theirs = record is not None and (not person.is_alone or record.owner == person.name)
+        return record is not None and is_theirs and (not roots or is_in(record.directory, roots))
+
+    def stream_of(self, encoder: EncoderT) -> EncoderT | PersonEncoder:
+        """The encoder of a stream for the request's person."""
+        if not self.person.is_alone:
+            return encoder
+        from shim.stream.encoder import PersonEncoder  # imported here, because a start needs no streams
+
+        return PersonEncoder(encoder, self.person.name, self.sees)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,10 +332,11 @@ async def arguments(bound: BoundOperation, request: web.Request, rewritten: Rewr
     """
     services = request.app[SERVICES]
     directory = await services.links.real(resolve(request.query, request.headers, str(services.settings.directory)))
-    own = request.get(PERSON, OWNER).roots
+    person = request.get(PERSON, OWNER)
+    own, owner = person.roots, person.name if person.is_alone else None
     roots = roots_of(request, services) if own or services.settings.roots else ()
-    if roots:
-        await _check_roots(services, directory, request.match_info, roots)
+    if roots or owner:
+        await _check_roots(services, directory, request.match_info, roots, owner)
     values: dict[str, object] = {"ctx": Ctx(request, services, directory)}
     if bound.path is not None:
         values["path"] = _validate(bound.path, dict(request.match_info), "Params")
@@ -328,8 +345,9 @@ async def arguments(bound: BoundOperation, request: web.Request, rewritten: Rewr
         check(bound.id, fields.body)
         if own:
             await asyncio.to_thread(_check_places, fields.body, directory, roots)
+        if not person.sees_all:
             for named in _sessions_of(fields.body):
-                await _check_roots(services, directory, {"sessionID": named}, roots)
+                await _check_roots(services, directory, {"sessionID": named}, roots, owner)
         fields = fields if rewritten is None else rewritten(fields)
         if bound.query is not None:
             values["query"] = _validate(bound.query, fields.query, "Query")
@@ -372,12 +390,19 @@ def _sessions_of(body: Any) -> list[str]:
     return [value for key in ("parentID", "sessionID") if isinstance(value := members.get(key), str)]
 
 
-async def _check_roots(services: Services, directory: str, names: Mapping[str, str], roots: Sequence[str]) -> None:
-    """Check the directories of the request, of its session, and of the session whose ask it answers. Raises OutsideRoots."""
+async def _check_roots(
+    services: Services, directory: str, names: Mapping[str, str], roots: Sequence[str], owner: str | None
+) -> None:
+    """Check the directories of the request, of its session, and of the session whose ask it answers.
+
+    In: `owner`, the person whose these sessions must be; None: anybody's. Raises OutsideRoots, SessionNotFound.
+    """
     await require(directory, roots)
     asks = [services.sessions.requests.session_of(names[name]) for name in ASKS if name in names]
     for session_id in (names.get("sessionID"), *asks):
         record = services.sessions.index.find_record(session_id) if session_id is not None else None
+        if record is not None and owner not in (None, record.owner):
+            raise SessionNotFound(record.id)
         if record is not None:
             await require(record.directory, roots)
 

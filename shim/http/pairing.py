@@ -27,8 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
-from shim.http.people import OWNER, ROLES, Person
-from shim.sessions.quotas import ANY, Quota
+from shim.http.people import ANY, OWNER, ROLES, Person, Quota
 from universal.lib.jsonvalue import arr, obj, text
 
 CODE_S = 300.0
@@ -159,9 +158,10 @@ class Pairing:
             for use in list(self._uses.get(token.id, ())):
                 use.cut_off()
 
-    def quota_of(self, name: str) -> Quota:
-        """The quota of a person."""
-        return next((token.person.quota for token in self._tokens.values() if token.person.name == name), ANY)
+    def quota_of(self, name: str) -> Quota | None:
+        """The quota of a person. None: they may use any amount."""
+        quota = next((token.person.quota for token in self._tokens.values() if token.person.name == name), ANY)
+        return None if quota == ANY else quota
 
     def person(self, id_: str) -> Person | None:
         """The person whose a valid token is; None for an unknown one."""

@@ -14,13 +14,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from shim.sessions.quotas import ANY, Quota
 from universal.lib.jsonvalue import obj
 
 Role: TypeAlias = Literal["view", "work", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 """The roles, each of which may do what those before it may."""
 READING = frozenset({"GET", "HEAD"})
+
+
+class Quota(NamedTuple):
+    """The most that a person may use (`shim.sessions.quotas`); 0: any."""
+
+    max_running: int = 0
+    max_queued: int = 0
+    max_cost_day: float = 0.0
+
+
+ANY = Quota()
 
 
 class Person(NamedTuple):

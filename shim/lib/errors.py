@@ -335,10 +335,10 @@ class PersonUnknown(Forbidden):
 
 
 class NotForOnesRoots(Forbidden):
-    """A person with roots asks for what is of all directories."""
+    """A person who sees some directories or sessions asks for what is of all."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name} may use some directories of this server only, and this shows all of them.")
+        super().__init__(f"{name} may use some directories or sessions of this server only, and this shows all of them.")
 
 
 class OutsideRoots(Forbidden):

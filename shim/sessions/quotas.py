@@ -12,15 +12,17 @@ ACCOUNT = "account"
 """Key of the fact for whom a session's running or last turn counts, and what the session had cost before it (USD)."""
 
 
-class Quota(NamedTuple):
+class Quota(Protocol):
     """The most that a person may use; 0: any."""
 
-    max_running: int = 0
-    max_queued: int = 0
-    max_cost_day: float = 0.0
+    @property
+    def max_running(self) -> int: ...
 
+    @property
+    def max_queued(self) -> int: ...
 
-ANY = Quota()
+    @property
+    def max_cost_day(self) -> float: ...
 
 
 class Usage(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from shim.stream.frame import Frame
 
@@ -26,6 +27,11 @@ class StreamEvent(Protocol):
     @property
     def subject(self) -> tuple[str, str] | None:
         """The request that the event is about. If the replay has the event, the greeting does not repeat the request."""
+        ...
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that the event is of, or None."""
         ...
 
     @property
@@ -79,3 +85,28 @@ class Encoder(Protocol[EventT_contra]):
     def heartbeat(self, position: str, ids: Ids) -> Frame:
         """A heartbeat for one reader."""
         ...
+
+
+class PersonEncoder:
+    """The encoder of a person's stream without the events of sessions that they do not see.
+
+    In: `name`, of the person; `sees`, whether they see a session that there is.
+    """
+
+    def __init__(self, encoder: Encoder[Any], name: str, sees: Callable[[str], bool]) -> None:
+        self._encoder = encoder
+        self._sees = sees
+        self._seen: set[str] = set()
+        """Sessions of which they got events, since nobody owns one that is deleted."""
+        self.face, self.joins, self.heartbeat_s = encoder.face, encoder.joins, encoder.heartbeat_s
+        self.generation = f"{encoder.generation} for {name}"
+        self.layout, self.greeting, self.heartbeat = encoder.layout, encoder.greeting, encoder.heartbeat
+
+    def encode(self, event: Any, event_id: str, position: str) -> Frame | None:
+        """As `Encoder.encode`. None for an event of another's session."""
+        session_id: str | None = event.session_id
+        if session_id is not None and session_id not in self._seen:
+            if not self._sees(session_id):
+                return None
+            self._seen.add(session_id)
+        return self._encoder.encode(event, event_id, position)

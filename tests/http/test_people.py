@@ -493,6 +493,59 @@ async def test_a_change_of_a_person_keeps_the_token_and_closes_streams(house: Ho
     assert (row["role"], row["limits"]["max_running"]) == ("view", 3)
 
 
+# --- sessions of one's own -----------------------------------------------------------------------------------------------
+
+
+async def add_alone(house: House, name: str) -> dict[str, str]:
+    headers = await house.add(name, "work")
+    assert (await house.ask("PATCH", f"/api/people/{name}", OWNER, {"ownSessions": True}))[0] == 204
+    return headers
+
+
+async def test_people_with_sessions_of_their_own_learn_nothing_of_others(house: House) -> None:
+    """Every route that is for them, with another's session, and without one."""
+    wim = await add_alone(house, "wim")
+    for method, path in sorted(VIEW | WORK):
+        filled = path.replace("{sessionID}", house.outside).replace("{session_id}", house.outside)
+        filled = filled.replace("{", "").replace("}", "")
+        if path.startswith(("/v1/sessions", "/v1/x-sessions")) or "{sessionID}" in path:
+            status, text = await house.ask(method, filled, wim)
+            assert (status in (403, 404), SECRET in text) == (True, False), (method, path, status, text)
+        elif method == "GET" and not path.endswith(STREAMS) and path != "/file/content":
+            status, text = await house.ask(method, filled, wim, directory=str(house.other))
+            assert (house.outside in text, SECRET in text) == (False, False), (path, text)
+    for body in ({"parentID": house.outside}, {"sessionID": house.outside}):
+        assert (await house.ask("POST", "/session", wim, body))[0] in (400, 404), body
+    await house.server.api.post(f"/session/{house.outside}/prompt_async", prompt_body("permission"), headers=OWNER, status=204)
+    ask = await open_ask(house)
+    assert json.loads((await house.ask("GET", "/permission", wim))[1]) == []
+    assert (await house.ask("POST", f"/permission/{ask}/reply", wim, {"reply": "once"}))[0] == 404
+    made = json.loads((await house.ask("POST", "/session", wim, {"title": "mine"}))[1])["id"]
+    assert [row["id"] for row in json.loads((await house.ask("GET", "/session", wim))[1])] == [made]
+    assert (await house.ask("POST", f"/session/{made}/message", wim, prompt_body("echo hello")))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/event", "/global/event", "/api/event"])
+async def test_a_stream_of_sessions_of_ones_own_has_no_others_in_it(house: House, path: str) -> None:
+    """Neither live, nor in what a new stream tells of running turns and open asks; a deletion of one's own is told."""
+    wim = await add_alone(house, "wim")
+    made = json.loads((await house.ask("POST", "/session", wim, {}))[1])["id"]
+    await house.server.api.post(f"/session/{house.inside}/prompt_async", prompt_body("permission"), headers=OWNER, status=204)
+    ask = await open_ask(house)
+    async with asyncio.timeout(WAIT_S), house.server.api.raw.get(path, headers=wim) as stream:
+        assert (await house.ask("POST", f"/permission/{ask}/reply", OWNER, {"reply": "once"}))[0] == 200
+        await wait_for_idle(house, house.inside)
+        assert (await house.ask("POST", f"/session/{made}/message", wim, prompt_body("echo hello")))[0] == 200
+        assert (await house.ask("DELETE", f"/session/{house.inside}", OWNER))[0] == 200
+        assert (await house.ask("DELETE", f"/session/{made}", wim))[0] == 200
+        seen = ""
+        while "session.deleted" not in seen:
+            seen += (await stream.content.readuntil(b"\n\n")).decode()
+    assert "hello" in seen
+    assert house.inside not in seen
+    assert ask not in seen
+
+
 # --- coming in and going -------------------------------------------------------------------------------------------------
 
 

@@ -24,8 +24,8 @@ from shim.faces.acp.updates import Screen
 from shim.http.operation import Ctx, check, check_unparsed
 from shim.lib import errors
 from shim.lib.complaints import fault
-from shim.lib.doer import doer, go_on_for
 from shim.lib.errors import InvalidRequest, RequestError, SessionNotFound, ShimError, row_of
+from shim.lib.tasks import doer, go_on_for
 from shim.sessions.feed import Listener, SessionChanges
 from shim.stream.frame import to_json
 from universal.lib.jsonrpc import METHOD_NOT_FOUND, Id, JsonRpc, MalformedMessage, Notification, Request, Response

@@ -28,8 +28,8 @@ from shim.http.faces import Face, belongs_to
 from shim.http.log_stream import HEADERS, SEND_TIMEOUT_S
 from shim.http.operation import SERVICES, check, check_unparsed
 from shim.lib import errors
-from shim.lib.doer import doer, go_on_for
 from shim.lib.errors import InvalidRequest, LimitReached, RequestError, RouteUnknown, row_of
+from shim.lib.tasks import doer, go_on_for
 from universal.lib.jsonvalue import obj, text
 
 log = structlog.get_logger(__name__)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from universal.lib.jsonvalue import obj, text
+
 FACE = "opencode1"
 
 
@@ -26,6 +28,14 @@ class OpenCodeEvent(NamedTuple):
     urgent: bool = False
     legacy: Callable[[], OpenCodeEvent | None] | None = None
     subject: tuple[str, str] | None = None
+
+    @property
+    def session_id(self) -> str | None:
+        """As in `StreamEvent`. Its properties name it at one of these places."""
+        properties = self.properties
+        info, part = obj(properties.get("info")), obj(properties.get("part"))
+        of_info = info.get("id") if self.type.startswith("session.") else info.get("sessionID")
+        return text(properties.get("sessionID") or part.get("sessionID") or of_info) or None
 
     # As in `StreamEvent`. The hub assigns the id when it publishes the event.
     face = FACE

@@ -91,6 +91,10 @@ class Event:
         return
 
     @property
+    def session_id(self) -> str | None:
+        return self.session
+
+    @property
     def event_id(self) -> str:
         return self.id
 

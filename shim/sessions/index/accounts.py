@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shim.lib.clock import Clock
-from shim.lib.doer import DOER, doer
 from shim.lib.errors import LimitReached
+from shim.lib.tasks import DOER, doer
 from shim.sessions.feed import SessionChanges
 from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
-from shim.sessions.quotas import ACCOUNT, ANY, Quota, Usage
+from shim.sessions.quotas import ACCOUNT, Quota, Usage
 from shim.store.base import Store
 from universal.lib.jsonvalue import arr, obj, text
 from universal.session.changes import TurnEnded
@@ -28,7 +28,7 @@ ADVICE = "Whoever runs the server can change it: opencode-shim people change {na
 class Accounts:
     """What all people use. In: `quota_of`, which knows the quota of a name."""
 
-    def __init__(self, index: SessionIndex, store: Store, clock: Clock, quota_of: Callable[[str], Quota]) -> None:
+    def __init__(self, index: SessionIndex, store: Store, clock: Clock, quota_of: Callable[[str], Quota | None]) -> None:
         self._index = index
         self._store = store
         self._clock = clock
@@ -60,8 +60,8 @@ class Accounts:
     def admit(self, session_id: str) -> str:
         """The person for whom a prompt counts; "" for nobody. Raises LimitReached at their quota."""
         name = self.account_of(session_id)
-        quota = self._quota_of(name) if name else ANY
-        if quota == ANY:
+        quota = self._quota_of(name) if name else None
+        if quota is None:
             return name
         used, entry = self.usage(name), self._index.get(session_id)
         if quota.max_queued and _is_busy(entry) and used.queued >= quota.max_queued:

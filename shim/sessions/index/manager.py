@@ -19,7 +19,6 @@ from shim.agents.sandboxes import check_level, inherit_level
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.files.roots import require
 from shim.host.git.projects import Identity
-from shim.lib.doer import doer
 from shim.lib.errors import (
     InvalidRequest,
     LimitReached,
@@ -30,7 +29,7 @@ from shim.lib.errors import (
     StoreUnavailable,
 )
 from shim.lib.ids import slug
-from shim.lib.tasks import retrieve_error
+from shim.lib.tasks import doer, retrieve_error
 from shim.sessions.agent_tokens import RULES
 from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.history import checkpoints

@@ -8,9 +8,9 @@ from typing import Any
 import structlog
 
 from shim.lib.clock import Clock, rfc3339
-from shim.lib.doer import DOER, doer
 from shim.lib.errors import SessionElsewhere, StoreError
 from shim.lib.ids import Ids
+from shim.lib.tasks import DOER, doer
 from shim.store.base import Store
 from shim.store.servers import ServerRef
 from universal.codec import Fact

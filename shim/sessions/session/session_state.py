@@ -17,9 +17,9 @@ import structlog
 
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.clock import Clock, from_rfc3339
-from shim.lib.doer import doer
 from shim.lib.errors import SessionNotFound, SessionTerminated
 from shim.lib.ids import Ids
+from shim.lib.tasks import doer
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.prompts.instructions import Instructions
 from shim.sessions.prompts.pending_prompt import PendingPrompt

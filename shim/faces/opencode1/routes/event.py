@@ -54,7 +54,7 @@ async def _stream(ctx: Ctx, scope: Scope, *, wrapped: bool) -> web.StreamRespons
     named = scope if isinstance(scope, str) else ctx.directory  # the TUI hears all directories, and names its own
     project = (await ctx.services.projects.identity(named)).id
     last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
-    encoder = encoder_of(ctx.services.clock.now_ms, generation_of(request.query, request.headers), wrapped=wrapped)
+    encoder = ctx.stream_of(encoder_of(ctx.services.clock.now_ms, generation_of(request.query, request.headers), wrapped=wrapped))
     subscription = await ctx.services.streams.subscribe(
         ctx.services.hub,
         encoder,

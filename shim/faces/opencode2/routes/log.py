@@ -128,7 +128,7 @@ async def subscribe(ctx: Ctx) -> web.StreamResponse:
     need_room(ctx.services)
     last = request.headers.get("Last-Event-ID") or request.query.get("after")
     hub = ctx.services.hub
-    encoder = ENCODERS[dialect_of(request).name]
+    encoder = ctx.stream_of(ENCODERS[dialect_of(request).name])
     scope = ctx.roots if ctx.person.roots else None
     subscription = await ctx.services.streams.subscribe(hub, encoder, last_event_id=last, scope=scope)
     gzip = wants_gzip(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)

@@ -186,9 +186,12 @@ async def _person_with(ctx: Ctx, person: Person, change: PersonChange) -> Person
         for root in roots:
             await require(root, ctx.services.settings.roots)
     is_alone = is_alone if change.ownSessions is None else change.ownSessions
-    if role == "admin" and (roots or is_alone):
-        why = "An admin may use all directories and sessions: roots and ownSessions are for the roles view and work."
-        raise InvalidRequest(why, path=("roots" if roots else "ownSessions",))
+    if role == "admin" and roots:
+        raise InvalidRequest("An admin may use all directories: roots are for the roles view and work.", path=("roots",))
+    if role != "work" and is_alone:
+        raise InvalidRequest(
+            "Only the role work has sessions of its own: view begins none, and admin sees all.", path=("ownSessions",)
+        )
     return Person(person.name, role, roots, is_alone, person.quota._replace(**change.limits))
 
 

@@ -6,10 +6,16 @@ Each server has a data directory and a Claude of its own, so that the second one
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from aiohttp import ClientSession, WSMsgType
@@ -24,8 +30,10 @@ from .support.children import wait_for
 from .support.places import Place, program
 from .support.scenes import CONFIG, wait_for_turns
 from .support.servers import Model, Shim, configure
-from .support.tui import tui
+from .support.tui import READY, START_S, tui
 from .support.wire import Api
+from .test_password import PASSWORD, token_of
+from .test_password import terminal as person_terminal
 from .test_web_terminal import ink, open_terminal, type_line, type_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -130,6 +138,68 @@ def test_the_tui_on_a_front_works_on_and_goes_on_when_a_server_is_killed(place: 
         ]
     finally:
         terminal.close()
+
+
+def test_two_people_on_two_servers_and_one_may_only_look(place: Place, start: StartServer) -> None:
+    """A turn of wim's at one server; vera sees it at the other, and answers and prompts in vain. Both know who did what."""
+    one, two = (start(name, MOCK, OPENCODE_SERVER_PASSWORD=PASSWORD) for name in ("one", "two"))
+    tokens = {"wim": token_of(one, "wim", "work"), "vera": token_of(one, "vera", "view")}
+    known = partial(http, two, "/session", tokens["vera"])
+    wait_for(lambda: known()[0] == 200, SEEN_S, "the second server does not know vera")
+    worker = person_terminal(one, "wim", OPENCODE_SERVER_PASSWORD=tokens["wim"])
+    viewer = person_terminal(two, "vera", OPENCODE_SERVER_PASSWORD=tokens["vera"])
+    try:
+        for window in (worker, viewer):
+            window.wait(re.compile(READY, re.MULTILINE), START_S)
+        worker.type("permission")
+        worker.key("Enter")
+        worker.wait("Permission required", SEEN_S)
+        viewer.type("/sessions")
+        viewer.key("Enter")
+        viewer.wait("permission", SEEN_S)
+        viewer.key("Enter")
+        viewer.wait("Permission required", SEEN_S)
+        viewer.key("Enter")  # "Allow once", which is refused
+        viewer.wait("Permission required", SEEN_S)
+        worker.key("Enter")
+        worker.wait("Pushed.", SEEN_S)
+        viewer.wait("Pushed.", SEEN_S)
+        viewer.type("echo mine")
+        viewer.key("Enter")
+        viewer.wait("has the role view", SEEN_S)
+        show("two-people-wim", worker.settle())
+        show("two-people-vera", viewer.settle())
+    finally:
+        worker.close()
+        viewer.close()
+    [session] = json.loads(http(two, "/session", tokens["vera"])[1])
+    assert session["metadata"] == {"owner": "wim"}
+    path = f"/session/{session['id']}"
+    assert http(two, path, tokens["vera"], "PATCH", {"title": "hers"})[0] == 403
+    forged = {"X-Shim-Person": '{"name": "ada", "role": "admin"}'}
+    assert http(two, path, tokens["wim"], "PATCH", {"title": "his"}, **forged)[0] == 200
+    texts = [http(server, f"/v1{path.replace('session', 'sessions', 1)}/events?limit=5000", PASSWORD)[1] for server in (one, two)]
+    for events in (json.loads(text)["events"] for text in texts):
+        assert {event["by"] for event in events if "by" in event} == {"wim"}
+        assert [event["by"] for event in events if event["type"] == "permission.resolved"] == ["wim"]
+        assert events[-1]["by"] == "wim", "a request that the other server has carried out"
+
+
+def http(server: Shim, path: str, secret: str, method: str = "GET", body: object = None, **headers: str) -> tuple[int, str]:
+    """The status and the text of an answer to who has this password or token."""
+    basic = base64.b64encode(f"opencode:{secret}".encode()).decode()
+    query = "&" if "?" in path else "?"
+    request = Request(
+        f"{server.url}{path}{query}directory={server.place.project}",
+        None if body is None else json.dumps(body).encode(),
+        {"Authorization": f"Basic {basic}", "Content-Type": "application/json", **headers},
+        method=method,
+    )
+    try:
+        with urlopen(request, timeout=SEEN_S) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def test_a_terminal_of_the_web_ui_on_a_front_runs_on_the_other_server(place: Place, start: StartServer) -> None:

@@ -162,7 +162,7 @@ def _holds(case: Case) -> None:
         _is_switched_off(case, row)
         return
     seen, asked = case.play(rules(row, "ask"), "reject")
-    assert _row_requests(row, asked), f"{case.action} was not asked about: {asked}"
+    assert _row_requests(row, asked), f"{case.action} was not asked about: {asked} {json.dumps(seen.messages)[-2000:]}"
     assert not row.happened(seen), f"{case.action} happened although a person has rejected it"
     seen, asked = case.play(rules(row, "ask"), "once")
     assert _row_requests(row, asked), f"{case.action} was not asked about: {asked}"

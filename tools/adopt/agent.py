@@ -3,7 +3,8 @@
     python -m tools.adopt.agent AGENT [VERSION] [--dry]                  by default the newest version
     python -m tools.adopt.agent AGENT [VERSION] [SCENE ...] --record     installs and records, and does nothing else
 
-Exit code: 0 adopted, 1 code must change first, 2 cannot be installed. `--dry` changes neither the spec nor tests/e2e.
+Exit code: 0 adopted or nothing to do, 1 code must change first, 2 cannot be installed. `--dry` changes neither the spec nor
+tests/e2e. A version that was adopted before, and shows nothing new, leaves all files as they were.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
 from shim.cli.record import report_lines
 from shim.dev.record.homes import Target, target
-from shim.dev.record.packs import pack_folder
-from shim.dev.record.take import RecordingResult, scenes_in, take
+from shim.dev.record.packs import PACK, pack_folder
+from shim.dev.record.report import Kinds
+from shim.dev.record.report import compare as compare_kinds
+from shim.dev.record.take import RecordingResult, folder_of, is_own_folder, kinds_in, scenes_in, take
 from shim.lib.errors import ShimError
 from tools.adopt.edits import set_pin, set_tested
 from tools.adopt.install import InstalledProgram, InstallError, install, install_python
@@ -33,13 +37,44 @@ from tools.packages import ROOT, Package, RegistryError, newest
 from universal.registry import agents
 
 RECORDINGS = ROOT / "compat_fixtures" / "agents"
+GOLDENS = ROOT / "compat_fixtures" / "goldens"
 REPORT = "adoption.txt"
 """File name of the report. It lies beside the recordings, and docs/recordings.md shows it."""
 TESTS_S = 300
 DRIVE_S = 1800
 GEN_S = 180
 DRIVEN_TESTS = "tests/e2e/test_agents.py"
-CODES = {"adopt": 0, "needs code": 1, "cannot install": 2}
+CODES = {"adopt": 0, "nothing to do": 0, "needs code": 1, "cannot install": 2}
+
+
+class Earlier(NamedTuple):
+    """The recordings of the same version that an earlier adoption has left, and whether it ended well."""
+
+    files: dict[Path, bytes]
+    scenes: set[str]
+    kinds: Kinds
+    adopted: bool
+
+    @classmethod
+    def read(cls, folder: Path) -> Earlier | None:
+        """None where this recorder has recorded nothing of the version."""
+        if not is_own_folder(folder):
+            return None
+        report_, scenes = folder / REPORT, scenes_in(folder)
+        head = report_.read_text("utf-8").partition("\n")[0] if report_.exists() else ""
+        goldens = GOLDENS / f"{folder.relative_to(RECORDINGS)}.jsonl.xz"
+        files = {path: path.read_bytes() for path in (folder / PACK, goldens) if path.exists()}
+        return cls(files, scenes, kinds_in(folder, scenes), head.endswith(": adopt"))
+
+    def holds(self, taken: RecordingResult) -> bool:
+        """Whether the new recordings have no scene, kind or field that these lack."""
+        difference = compare_kinds(self.kinds, kinds_in(taken.folder, taken.scenes))
+        return self.scenes.issuperset(taken.scenes) and not (difference.new_kinds or difference.new_fields)
+
+    def restore(self) -> None:
+        """Put the recordings and what clients saw of them back: ids and times differ each time."""
+        for path, data in self.files.items():
+            path.write_bytes(data)
 
 
 def say(line: str) -> None:
@@ -71,9 +106,10 @@ def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
         return found
     found.notes += installed.notes
     found.installed = f"the {installed.how}"
+    earlier = Earlier.read(folder_of(RECORDINGS, agent, to, version))
     with measure_step(found, "record"):
         taken = record(agent, version, installed)
-    note(found, taken)
+    note(found, taken, earlier)
     if not taken.scenes:
         return found
     # The driven program mostly waits, so the recordings are played beside it.
@@ -82,6 +118,11 @@ def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
         found.replays = replay_new_recordings(taken)
         compare(found, taken)
         found.drove, found.driven = driving.result()
+    if earlier is not None and earlier.holds(taken):
+        earlier.restore()
+        found.nothing_new = earlier.adopted
+    if found.verdict == "nothing to do":
+        return found
     if found.verdict == "adopt" and not dry:
         with measure_step(found, "write"):
             write(found, to.package, installed)
@@ -105,19 +146,28 @@ def record(agent: str, version: str, installed: InstalledProgram, scenes: tuple[
     os.environ["PATH"] = installed.path
     environ = {**os.environ, spec.program.env_override: str(installed.program)}
     taken = asyncio.run(take(spec, RECORDINGS, environ, names=scenes, version=version, say=say))
+    if taken.scenes and taken.failed:  # once more, with nothing beside them
+        again = asyncio.run(take(spec, RECORDINGS, environ, names=tuple(taken.failed), version=version, say=say))
+        taken.scenes.extend(again.scenes)
+        for name in again.scenes:
+            del taken.failed[name]
     pack_folder(taken.folder)
     return taken
 
 
-def note(found: Findings, taken: RecordingResult) -> None:
-    """Add a message of the recorder to the report."""
+def note(found: Findings, taken: RecordingResult, earlier: Earlier | None) -> None:
+    """Add what the recorder tells to the report."""
     found.scenes = len(taken.scenes)
     found.unparsed = taken.unparsed
     found.failed = taken.failed
     found.possible = taken.possible
     found.before = taken.before or ""
     found.difference = taken.difference
-    had = scenes_in(taken.folder.parent / taken.before) if taken.before else set(taken.failed)
+    had = set(taken.failed)
+    if earlier is not None:
+        had = earlier.scenes
+    elif taken.before:
+        had = scenes_in(taken.folder.parent / taken.before)
     found.new_failures = [name for name in taken.failed if name in had]
 
 

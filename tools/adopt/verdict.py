@@ -8,7 +8,7 @@ from typing import Literal
 
 from shim.dev.record.report import Difference, lines
 
-Verdict = Literal["adopt", "needs code", "cannot install"]
+Verdict = Literal["adopt", "nothing to do", "needs code", "cannot install"]
 
 
 @dataclass(slots=True)
@@ -35,16 +35,18 @@ class Findings:
     before: str = ""
     difference: Difference | None = None
     changes: list[str] = field(default_factory=list[str])
+    nothing_new: bool = False
+    """The version was adopted before, and its recordings of then hold all that it says now."""
     written: list[str] = field(default_factory=list[str])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the version can be adopted, needs code, or cannot be installed."""
+        """Whether the version can be adopted, was adopted and shows nothing new, needs code, or cannot be installed."""
         if not self.installed:
             return "cannot install"
         wrong = self.unparsed or self.new_failures or self.replays or self.driven or not self.scenes
-        return "needs code" if wrong else "adopt"
+        return "needs code" if wrong else "nothing to do" if self.nothing_new else "adopt"
 
 
 def report(found: Findings) -> list[str]:

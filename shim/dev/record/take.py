@@ -85,10 +85,7 @@ async def take(
     actual_version = version or located.version or packaged_version(Path(located.path))
     if actual_version is None:
         raise ShimError(f"{located.path} does not tell its version. Name it with --version.")
-    folder = out / f"{to.folder}{actual_version}" if to.folder else out / spec.name / actual_version
-    if not all(map(is_own, recordings_in(folder))):
-        folder = folder.with_name(folder.name + AGAIN)  # tests read those of an earlier recorder by their names
-    result = RecordingResult(spec.name, actual_version, folder)
+    result = RecordingResult(spec.name, actual_version, folder_of(out, spec.name, to, actual_version))
     async with serve(ScriptedModel()) as port:
         stage = _Stage(spec, located.path, to, f"http://127.0.0.1:{port}", frozenset(secrets))
         order = list(scenes)
@@ -105,6 +102,14 @@ async def take(
                 group.create_task(stage.attempt(result, need, names, skipped[names[0]], say))
         _sort(result)
     return with_difference(result)
+
+
+def folder_of(out: Path, agent: str, to: Target, version: str) -> Path:
+    """The folder for the recordings of a version."""
+    folder = out / f"{to.folder}{version}" if to.folder else out / agent / version
+    if not all(map(is_own, recordings_in(folder))):
+        return folder.with_name(folder.name + AGAIN)  # tests read those of an earlier recorder by their names
+    return folder
 
 
 def _sort(result: RecordingResult) -> None:

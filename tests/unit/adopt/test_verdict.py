@@ -18,6 +18,8 @@ GOOD = Findings("pi", "1.5.2", installed="the package", scenes=30, drove=20, bef
         (GOOD, "adopt"),
         (replace(GOOD, failed={"mcp": "no"}), "adopt"),
         (replace(GOOD, failed={"text": "no"}, new_failures=["text"]), "needs code"),
+        (replace(GOOD, nothing_new=True), "nothing to do"),
+        (replace(GOOD, nothing_new=True, driven=["test_a_permission"]), "needs code"),
         (replace(GOOD, unparsed=["text: line 1"]), "needs code"),
         (replace(GOOD, replays=["test_a_recording[x]"]), "needs code"),
         (replace(GOOD, driven=["test_a_permission"]), "needs code"),

@@ -79,7 +79,17 @@ def verdict(package: Package, latest: str) -> Verdict:
 def rows(packages: Sequence[Package], latest: Mapping[tuple[Registry, str], str]) -> list[Row]:
     """A row for each package, in their order."""
     pairs = [(package, latest.get((package.registry, package.package), "")) for package in packages]
-    return [Row(package, version, verdict(package, version)) for package, version in pairs]
+    table = [Row(package, version, verdict(package, version)) for package, version in pairs]
+    programs = {row.package.name: row for row in table if row.package.kind == "platform" and row.newest}
+    return [hold(row, programs.get(row.package.name)) for row in table]
+
+
+def hold(row: Row, program: Row | None) -> Row:
+    """A row whose version wants a program for this machine that the registry does not have is held."""
+    if program is None or row.verdict != "behind" or numbers(program.newest) >= numbers(row.newest):
+        return row
+    reason = f"Its program for this machine, {program.package.package}, ends at {program.newest}"
+    return replace(row, package=replace(row.package, reason=reason), verdict="held")
 
 
 def lines(table: Sequence[Row]) -> list[str]:

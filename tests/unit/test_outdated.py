@@ -38,6 +38,14 @@ def test_package_that_cannot_be_adopted_is_held_with_the_reason() -> None:
     assert (row.verdict, row.remedy) == ("held", "It needs an account")
 
 
+@pytest.mark.parametrize(("program", "verdict"), [("7.7.9", "held"), ("7.8.1", "behind"), ("", "behind")])
+def test_version_without_a_program_for_this_machine_is_held(program: str, verdict: str) -> None:
+    kilo = [Package("agent", "kilo", "npm", "kilo", "7.7.9"), Package("platform", "kilo", "npm", "kilo-here", "7.7.9")]
+    row = rows(kilo, {("npm", "kilo"): "7.8.1", ("npm", "kilo-here"): program})[0]
+    assert row.verdict == verdict
+    assert ("kilo-here, ends at 7.7.9" in row.remedy) == (verdict == "held")
+
+
 def test_line_of_a_package_behind_names_the_command_that_adopts_it() -> None:
     _, line, _, end = lines(rows([PI], {("npm", PI.package): "1.5.2"}))
     assert re.split(r"  +", line) == [

@@ -37,7 +37,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 STARTER = str(Path(sandbox_start.__file__))
 FILE_BYTES = 2**20
 """Bytes of a file of settings that are searched for addresses of models."""
-_ADDRESS = re.compile(r"""base_?url["']?\s*[:=]\s*["'](https?://[^"'\s]+)""", re.IGNORECASE)
+_ADDRESS = re.compile(r"""(?:base_?url|api_?base)["']?\s*[:=]\s*["'](https?://[^"'\s]+)""", re.IGNORECASE)
 SHELL_FILES = (".zshrc",)
 """Files of a home without which a shell does not begin its work: zsh asks a new user how it is to be set up."""
 PACKAGE = str(Path(universal.__file__).parent)

@@ -11,12 +11,14 @@ from shim.agents import sandboxes
 from shim.agents.catalog import OfferedMode
 from shim.agents.sandboxes import launch_inside, programs
 from shim.agents.setup import agents_of
+from shim.dev.record.homes import lead_by_card
 from shim.lib.errors import AgentStartFailed, InvalidRequest
 from shim.lib.settings import Settings
 from shim.lib.settings_tables import CustomAgent
 from shim.processes.egress import McpDoor
 from shim.processes.sandbox import Tool
 from universal.agent_spec import AgentSpec
+from universal.agents.acp.cards import CARDS, RECORD
 from universal.launch import LaunchSpec
 from universal.permissions import PERMISSION_KEYS, Rule
 from universal.sandbox import Level, bounds_of
@@ -192,6 +194,18 @@ def test_a_process_without_a_network_reaches_its_model_alone(tmp_path: Path) -> 
     gateway = sandboxes.reach(codex, bounds, {"HOME": str(tmp_path), "OPENAI_BASE_URL": "https://gate.example/v1"})
     assert gateway is not None
     assert gateway.hosts == {"gate.example", "b.example"}, "the person's own address stands in the place of the usual ones"
+
+
+@pytest.mark.parametrize("name", [name for name, card in CARDS.items() if RECORD in card and "sandbox" in card])
+def test_the_model_that_a_card_leads_to_is_reached(tmp_path: Path, name: str) -> None:
+    """The words of its own settings for an address differ: `base_url`, `baseURL`, `api_base`."""
+    (tmp_path / "project").mkdir()
+    led = lead_by_card(name, tmp_path, tmp_path / "project", "http://127.0.0.1:8080")
+    bounds = bounds_of("strict", ())
+    assert bounds is not None
+    reached = sandboxes.reach(spec(Settings(sandbox="strict"), name), bounds, {**led, "HOME": str(tmp_path)})
+    assert reached is not None
+    assert reached.ports == (8080,)
 
 
 @pytest.mark.parametrize(

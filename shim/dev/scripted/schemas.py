@@ -28,7 +28,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
         r"(text_)?editor",
         r"apply_(patch|diff)",
     ),
-    "write": (r"write(_?(to_|text_)?file)?", r"(create|new)_?file", r"file_?write", r"save_?file", r"(text_)?editor"),
+    "write": (r"write(_?(to_|text_)?file)?", r"create(_?file)?", r"new_?file", r"file_?write", r"save_?file", r"(text_)?editor"),
     "bash": (
         r"(execute|run)_?(shell_?)?commands?",
         r"run_(in_)?terminal(_cmd)?",

@@ -147,9 +147,9 @@ RULE_FILES = (
 )
 """Files with the rules that this server applies, and of programs that no row of the registry knows. See `Policy.rule_files`."""
 
-BUILD, PLAN, BYPASS = "build", "plan", "bypass"
-"""Ids of modes: the usual one, that in which files are never edited, and that in which only written rules are applied."""
-MODES = frozenset({"", BUILD, PLAN, BYPASS, "accept-edits", "auto", "read-only", "full-access"})
+BUILD, PLAN, ACCEPT_EDITS, BYPASS = "build", "plan", "accept-edits", "bypass"
+"""Ids of modes: the usual one, those in which files are never edited and edited unasked, and one with written rules alone."""
+MODES = frozenset({"", BUILD, PLAN, ACCEPT_EDITS, BYPASS, "auto", "read-only", "full-access"})
 """Ids of modes of coding agents: an agent of the configuration with such a name only adds to the mode."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,11 +108,17 @@ def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access,
         accesses = build(tool, view.input, meta, place, opaque)
     if also := obj(meta.get("also")):  # its name is only a title, by which no call may be judged less strictly
         by_kind = _by_identity(agent, text(also["kind"]), view.input, {**meta, "identity": also["title"]}, opaque)
-        accesses = (replace(by_kind, implied=True, again=True), *accesses)
+        served = (replace(accesses[-1], permission=name) for name in _served_names(tool))
+        accesses = (*(replace(access, implied=True, again=True) for access in (*served, by_kind)), *accesses)
     folds_case = place.folds_case(place.directory)
     return tuple(
         replace(access, folds_case=folds_case and access.permission in _OF_FILES, always=_grant_of(access)) for access in accesses
     )
+
+
+def _served_names(title: str) -> Iterator[str]:
+    """Return the names by which rules may mean a tool whose title is SERVER-TOOL, as Copilot writes it: `SERVER_TOOL`."""
+    return (f"{title[:at]}_{title[at + 1 :]}" for at, letter in enumerate(title) if letter == "-")
 
 
 def _by_identity(agent: str, tool: str, input_: JsonObject, meta: JsonObject, opaque: bool) -> Access:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from universal.agents import kit
 from universal.agents.acp.context import Context, Msg
+from universal.agents.acp.setup import Setup
 from universal.agents.acp.tools import Call, arguments_of, block_text, input_of, pending_diff, rule_metadata, rule_name, title_of
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import Question, QuestionOption
@@ -195,11 +196,11 @@ class AskAlways:
 
 @dataclass(slots=True)
 class Asks:
-    """The open asks of one process. `mode` returns the id of the current mode."""
+    """The open asks of one process."""
 
     ctx: Context
     rpc: JsonRpc
-    mode: Callable[[], str]
+    setup: Setup
     approve: Callable[[str, Iterable[str]], None] = lambda _kind, _subjects: None
     """Called with each accepted path ("read", "write") and command ("execute")."""
     rejected: bool = False
@@ -247,11 +248,13 @@ class Asks:
             self.ctx.ignore("permission of a call that needs no check")
             yield self._select(ask, find_acceptance(options))
             return
-        is_for_person = choices is None
+        is_for_person = choices is None and not self.setup.lets_through(
+            get_text(tool_call, "kind") or (call.kind if call else "")
+        )
         if ask_always is not None:
             arguments: Msg = {**obj(metadata["input"]), **input_of(tool_call.get("rawInput"))}  # the request takes precedence
             metadata |= {"input": arguments, **ask_always.accessed(tool, arguments)}
-            is_for_person = is_for_person and ask_always.is_for_person(self.mode(), tool, arguments)
+            is_for_person = is_for_person and ask_always.is_for_person(self.setup.mode_id(), tool, arguments)
         fact = self._asks.begin(ask, request.raw)
         yield fact if is_for_person else ToolCheck(fact)
 

@@ -28,7 +28,17 @@ from universal.agents.acp.profiles import Profile
 from universal.agents.acp.setup import Change, MissingChoice, Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.turns import Connection, Turns
-from universal.agents.acp.wire import ABORTED, CLIENT, ENCLOSED_CLIENT, IGNORED, OWN_WORK_ENDS, RETRYING, STEER, server_of
+from universal.agents.acp.wire import (
+    ABORTED,
+    CLIENT,
+    ENCLOSED_CLIENT,
+    IGNORED,
+    OWN_WORK_ENDS,
+    RETRYING,
+    STEER,
+    WRITING_CLIENT,
+    server_of,
+)
 from universal.claude_code import UNCHECKED, access_metadata
 from universal.codec import IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, WriteLine
 from universal.codec import Stop as StopProcess
@@ -60,7 +70,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._setup = Setup(profile)
         self._talk = Transcript(self._ctx, untold_output=profile.untold_output, arguments_grow=profile.arguments_grow)
         self._host = Host(self._rpc, ids)
-        self._asks = Asks(self._ctx, self._rpc, self._setup.mode_id, self._host.approve)
+        self._asks = Asks(self._ctx, self._rpc, self._setup, self._host.approve)
         self._notes = Notes(self._ctx, self._setup)
         self._conn = Connection(
             profile,
@@ -119,7 +129,9 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def start(self) -> list[Output]:
         """Send the handshake. Its answer creates the session, which fills `catalogue`."""
-        client = CLIENT if self._options is None or self._options.bounds is None else ENCLOSED_CLIENT
+        client = WRITING_CLIENT if self._profile.reads_itself else CLIENT
+        if self._options is not None and self._options.bounds is not None:
+            client = ENCLOSED_CLIENT
         return [self._ask("initialize", {"protocolVersion": VERSION, **client})]
 
     def _needs_all_asked(self, rules: Iterable[Rule]) -> bool:

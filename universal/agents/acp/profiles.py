@@ -38,7 +38,7 @@ ABILITIES = AgentAbilities(CAPABILITIES, GENERIC, CATALOGUE, setup=SetupUse(froz
 _UNSEEN = "Calls that the agent neither asks about nor makes through this server are not seen"
 ENFORCEMENT = Enforcement(
     "the agent's own questions, and files and commands that go through this server",
-    {"*": f"{_UNSEEN}: most agents read without asking, and ask for nothing in their modes that accept edits or everything."},
+    {"*": f"{_UNSEEN}: most agents read without asking, and ask for nothing in a mode of their own that does everything."},
 )
 RULES = AgentRules(ENFORCEMENT)
 """Of an agent that nobody has examined: it reads the project settings of every family."""
@@ -82,6 +82,8 @@ class Profile:
 
     That program, which is Claude Code, puts variables into them (`${NAME}`).
     """
+    reads_itself: bool = False
+    """Whether it is told that this server reads no files for it, since it does not understand that one is not there."""
     resume_command: str = ""
     """The command that goes on with a conversation in the agent's own program, with {id}; "" if nobody has tried one."""
     asks_always: bool = False

@@ -17,6 +17,7 @@ from universal.codec import Catalogue, Mode, Model, Prompt
 from universal.items import Json
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
+from universal.permissions import ACCEPT_EDITS, BYPASS
 from universal.slash_commands import SlashCommand
 
 # --- modes ------------------------------------------------------------------------------------------------------
@@ -109,6 +110,8 @@ class Setup:
     variant: str | None = None
     """The effort that the last prompt asked for."""
     mode_now: str = ""
+    held_mode: str = ""
+    """The mode of a prompt that the agent carries out in `build`, so that it asks: a rule may forbid what it does by itself."""
     _legacy_model: str = ""
     _initial: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -158,7 +161,12 @@ class Setup:
 
     def mode_id(self) -> str:
         """Return our id of the current mode, or "" if it has none."""
-        return next((mode.id for mode in self.offered_modes() if mode.native == self.mode_now), "") if self.mode_now else ""
+        mode = next((mode.id for mode in self.offered_modes() if mode.native == self.mode_now), "") if self.mode_now else ""
+        return self.held_mode if self.held_mode and mode in ("", BUILD_ID) else mode
+
+    def lets_through(self, kind: str) -> bool:
+        """Return whether nobody would be asked about a call of this kind if there were no rules, though the agent asks now."""
+        return self.held_mode == BYPASS or (self.held_mode == ACCEPT_EDITS and kind == "edit")
 
     def offered_modes(self) -> tuple[Mode, ...]:
         rows = self._rows(self._option("mode")) or self.modes
@@ -261,6 +269,9 @@ class Setup:
         mode = mode_named(modes, prompt.mode)
         if mode is None:
             return MissingChoice("mode", prompt.mode or "")
+        may_forbid = any(rule.action != "allow" for rule in prompt.rules)
+        is_held = mode.id in (ACCEPT_EDITS, BYPASS) and may_forbid and not self.profile.asks_always
+        self.held_mode, mode = (mode.id, modes[0]) if is_held else ("", mode)
         settings = _settings(mode)
         for name in dict.fromkeys(["mode", *(key for m in modes for key in _settings(m))]):
             value = settings.get(name) or self._initial.get(name, "")

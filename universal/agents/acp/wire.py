@@ -12,16 +12,17 @@ SESSION: Msg = {"notices": {}, "compaction": {}}
 """What we take of an agent's session beside the turns."""
 ASKS: Msg = {"form": {}, "url": {}}
 """What an agent may ask a person: forms, and links to be opened."""
+_CAPABILITIES: Msg = {"terminal": True, "session": SESSION, "elicitation": ASKS}
 CLIENT: Msg = {
     "clientInfo": _INFO,
-    "clientCapabilities": {
-        "fs": {"readTextFile": True, "writeTextFile": True},
-        "terminal": True,
-        "session": SESSION,
-        "elicitation": ASKS,
-    },
+    "clientCapabilities": {"fs": {"readTextFile": True, "writeTextFile": True}, **_CAPABILITIES},
 }
 """Fields of `initialize`. Files and terminals: `host`, ADR 14. Questions come as forms."""
+WRITING_CLIENT: Msg = {
+    "clientInfo": _INFO,
+    "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": True}, **_CAPABILITIES},
+}
+"""The same for an agent that is to read its files itself."""
 ENCLOSED_CLIENT: Msg = {"clientInfo": _INFO, "clientCapabilities": {"session": SESSION, "elicitation": ASKS}}
 """The same for an agent in a sandbox: what we read, wrote and ran for it would be outside."""
 

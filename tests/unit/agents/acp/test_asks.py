@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from shim.dev.record.driver import counting_ids
+from tests.unit.agents.acp.test_codec import OWN
 from universal.agents.acp.asks import Asks
 from universal.agents.acp.context import Context
+from universal.agents.acp.setup import Setup
 from universal.agents.acp.tools import name_of, rule_metadata, rule_name
 from universal.codec import Fact, Output, QuestionReply, WriteLine
 from universal.events import PermissionData, QuestionData
@@ -64,7 +66,15 @@ def test_metadata_of_a_request_for_the_rules(request_: dict[str, Any], expected:
 
 
 TITLES = (
-    *("scripted/echo", "echo (scripted MCP Server)", "mcp__scripted__echo", "my_tool", "my_tool: now", "Tool: {}"),
+    *(
+        "scripted/echo",
+        "scripted-echo",
+        "echo (scripted MCP Server)",
+        "mcp__scripted__echo",
+        "my_tool",
+        "my_tool: now",
+        "Tool: {}",
+    ),
     *("read", "edit", "bash", "webfetch", "task", "skill", "todowrite", "question", "AskUserQuestion", "invalid", "think"),
 )
 NO_NAME = "Do it now"
@@ -94,6 +104,14 @@ def test_no_title_makes_the_rules_for_a_call_less_strict(kind: str) -> None:
         if strictest(kind, title, rule, arguments) < strictest(kind, NO_NAME, rule, arguments)
     ]
     assert looser == []
+
+
+@pytest.mark.parametrize(
+    ("title", "key"), [("scripted-echo", "scripted_*"), ("my-server-echo", "my-server_*"), ("scripted/echo", "scripted_echo")]
+)
+def test_a_rule_for_the_tools_of_a_server_holds_for_a_title_with_its_name(title: str, key: str) -> None:
+    for action in ("ask", "deny"):
+        assert STRICTNESS[strictest("other", title, Rule(key, "*", action), {"a": "x"})] == action
 
 
 def test_a_title_that_begins_with_a_name_gives_it() -> None:
@@ -135,7 +153,7 @@ QWEN_REQUEST = {
 
 def open_question() -> tuple[Asks, QuestionData]:
     """An agent's open request for a permission that holds two questions (compat_fixtures/agents/acp/qwen-0.24.4/question)."""
-    asks = Asks(Context("qwen", counting_ids(), lambda: None), JsonRpc(), lambda: "build")
+    asks = Asks(Context("qwen", counting_ids(), lambda: None), JsonRpc(), Setup(OWN))
     raw = {"method": "session/request_permission", "params": QWEN_REQUEST}
     (fact,) = asks.permission(Request(7, "session/request_permission", QWEN_REQUEST, raw), None)
     assert isinstance(fact, Fact) and isinstance(fact.data, QuestionData)

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import Talk, lines
+from universal.agents.acp.cards import PROFILES
+from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.host import ENDED_TERMINALS, KEPT_BYTES, SHOWN_CHARS, TERMINALS
 from universal.codec import Fact, Interrupt, Output, PermissionReply, Prompt, ToolCheck
 from universal.events import EventType, ItemDeltaData, PermissionData
@@ -47,6 +50,15 @@ def test_announced_client_capabilities() -> None:
         "session": {"notices": {}, "compaction": {}},
         "elicitation": {"form": {}, "url": {}},
     }
+
+
+def test_the_server_reads_no_files_for_gemini() -> None:
+    """Gemini CLI 0.61.0 sees no reason of a read that fails, so it could make no new file."""
+    [gemini] = [profile for profile in PROFILES if profile.name == "gemini"]
+    made = Talk(AcpCodec(counting_ids(), gemini)).launch()
+    able = made.written_lines()[0]["params"]["clientCapabilities"]
+    assert able["fs"] == {"readTextFile": False, "writeTextFile": True}
+    assert able["terminal"] is True
 
 
 def test_files() -> None:

@@ -10,7 +10,9 @@ from tests.unit.agents.acp.test_codec import Talk, option
 from universal.agents.acp.cards import PROFILES
 from universal.agents.acp.profiles import GENERIC
 from universal.agents.acp.setup import mode_named, name_of, offered_modes
-from universal.codec import Prompt
+from universal.codec import Prompt, ToolCheck
+from universal.events import EventType
+from universal.permissions import Rule
 
 URL = "https://agentclientprotocol.com/protocol/session-modes#"
 
@@ -75,3 +77,51 @@ def test_the_catalogue_has_them_and_a_prompt_sets_them() -> None:
     talk.send(Prompt("p2", "hi", mode="another"))
     talk.answer("session/prompt", {"stopReason": "end_turn"})
     assert "mode_unavailable" in talk.errors()
+
+
+DENY, ALLOW = Rule("bash", "rm *", "deny"), Rule("edit", "*", "allow")
+LOOSE = {"currentModeId": "ask", "availableModes": [{"id": id_} for id_ in ("ask", "accept-edits", "bypass")]}
+
+
+@pytest.mark.parametrize(
+    ("mode", "rules", "native", "unasked"),
+    [
+        ("bypass", (DENY,), "ask", {"edit", "execute"}),
+        ("accept-edits", (DENY,), "ask", {"edit"}),
+        ("build", (DENY,), "ask", set[str]()),
+        ("bypass", (ALLOW,), "bypass", set[str]()),
+        ("accept-edits", (), "accept-edits", set[str]()),
+    ],
+)
+def test_where_a_rule_may_forbid_a_call_the_agent_asks_in_its_loose_modes(
+    mode: str, rules: tuple[Rule, ...], native: str, unasked: set[str]
+) -> None:
+    talk = Talk(holds=True).ready(modes=LOOSE)
+    talk.send(Prompt("p", "hi", mode=mode, rules=rules))
+    sets = [line["params"]["modeId"] for line in talk.written_lines() if line.get("method") == "session/set_mode"]
+    assert (sets or ["ask"]) == [native]
+    if sets:
+        talk.answer("session/set_mode", {})
+    assert talk.methods()[-1] == "session/prompt"
+    assert talk.codec.mode == mode, "the rules of this server are those of the prompt's mode"
+    checked = set[str]()
+    for number, kind in enumerate(("edit", "execute")):
+        call = {"toolCallId": f"c{number}", "title": "do it", "kind": kind, "rawInput": {"path": "/p/a", "command": "rm a"}}
+        options = [{"optionId": "yes", "kind": "allow_once"}, {"optionId": "no", "kind": "reject_once"}]
+        outputs = talk.request(number, "session/request_permission", toolCall=call, options=options)
+        checked.update(kind for output in outputs if isinstance(output, ToolCheck))
+        asked = [out for out in outputs if getattr(out, "type", None) is EventType.PERMISSION_REQUESTED]
+        assert bool(asked) == (kind not in unasked)
+    assert checked == unasked
+
+
+def test_a_mode_that_was_held_is_set_once_no_rule_forbids_a_call() -> None:
+    talk = Talk().ready(modes=LOOSE)
+    for number, rules in enumerate(((DENY,), ())):
+        talk.send(Prompt(f"p{number}", "hi", mode="bypass", rules=rules))
+        if number:
+            assert talk.written_lines()[-1]["params"] == {"sessionId": "s", "modeId": "bypass"}
+            talk.answer("session/set_mode", {})
+        talk.answer("session/prompt", {"stopReason": "end_turn"})
+    assert talk.codec.mode == "bypass"
+    assert talk.methods().count("session/prompt") == 2

@@ -8,9 +8,12 @@ made in the end shows that it could have been made before. `make e2e` plays a pa
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 
 import pytest
+
+from shim.processes.sandbox import find_tool
 
 from .support.bench import Bench, Watch, nightly
 from .support.matrix import ROWS, SECRET, TASK_WORDS, Ground, Row, TurnEvidence, rules
@@ -21,6 +24,7 @@ from .support.servers import configuration_file, configure
 from .support.wire import TURN_S as USUAL_TURN_S
 from .support.wire import Json, Stream
 
+NO_SANDBOX = find_tool(os.environ.get("PATH", os.defpath)).why
 TURN_S = max(90, USUAL_TURN_S)
 
 
@@ -148,7 +152,8 @@ def _row_requests(row: Row, asked: list[str]) -> list[str]:
 
 
 def _holds(case: Case) -> None:
-    row, gap = case.row, case.driver.gap(case.action, case.mode)
+    row, key = case.row, (case.action, case.mode)
+    gap = case.driver.gap(*key) or (case.driver.unasked.get(key) if NO_SANDBOX else None)
     seen, asked = case.play(rules(row, "deny"), None)
     if gap:
         assert row.happened(seen), f"it is held now: remove the gap {gap!r}"
@@ -162,11 +167,16 @@ def _holds(case: Case) -> None:
         _is_switched_off(case, row)
         return
     seen, asked = case.play(rules(row, "ask"), "reject")
-    assert _row_requests(row, asked), f"{case.action} was not asked about: {asked} {json.dumps(seen.messages)[-2000:]}"
+    if key in case.driver.unasked:
+        assert row.happened(seen) and _row_requests(row, asked) == [], "it is asked now: remove it from `unasked`"
+        return
+    is_held_anyway = key in case.driver.held_anyway
+    was_asked = bool(_row_requests(row, asked)) or is_held_anyway
+    assert was_asked, f"{case.action} was not asked about: {asked} {json.dumps(seen.messages)[-2000:]}"
     assert not row.happened(seen), f"{case.action} happened although a person has rejected it"
     seen, asked = case.play(rules(row, "ask"), "once")
-    assert _row_requests(row, asked), f"{case.action} was not asked about: {asked}"
-    if (case.action, case.mode) in case.driver.held_anyway:
+    assert _row_requests(row, asked) or is_held_anyway, f"{case.action} was not asked about: {asked}"
+    if is_held_anyway:
         assert not row.happened(seen), "it happens when it is accepted: remove it from `held_anyway`"
         return
     assert row.happened(seen), f"{case.action} did not happen although it was accepted: {json.dumps(seen.messages)[-2000:]}"

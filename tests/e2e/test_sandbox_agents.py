@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from shim.dev.record.homes import MCP_SERVER
 from shim.processes.sandbox import find_tool
 from shim.sessions.permissions.trust_question import WITHOUT
 from universal.registry import agents
@@ -116,30 +118,33 @@ def play(bed: Bench, watch: Watch, stream: Stream, scene: str) -> str:
 @pytest.mark.parametrize("agent", CASES)
 def test_denied_things_do_not_happen_whatever_a_command_does(agent: str, page: str) -> None:
     need_own_network(agent)
-    level = "project" if agent == "opencode" else "strict"
-    with bench(agent, config={"permission": RULES_ALL}, SHIM_SANDBOX=level, IS_SANDBOX="1") as bed:
+    level = "project" if agents()[AGENTS[agent].provider].program.transport == "http" else "strict"
+    # fast-agent ends without the MCP server of the person's own settings, so `auto` does not enclose it (`shown`).
+    paths = {agent: {"sandbox_paths": [str(MCP_SERVER.parent), sys.prefix, sys.base_prefix]}} if agent == "fast-agent" else {}
+    with bench(agent, config={"permission": RULES_ALL}, SHIM_SANDBOX=level, SHIM_AGENTS=json.dumps(paths), IS_SANDBOX="1") as bed:
         command = probe(bed, page)
         free = subprocess.run(command, shell=True, cwd=bed.place.project, capture_output=True, text=True, timeout=30).stdout
         assert keys_in(free) == set(KEYS), "without a sandbox the command does all of it"
         (bed.place.project / "made.txt").unlink()
         stream = Stream(bed.api)
         watch = Watch.on(bed.api, stream)
-        said = play(bed, watch, stream, f"bash:{command}")
+        cd = f"cd {bed.place.project} && " if agent == "fast-agent" else ""  # its own shell begins above its own folder
+        said = play(bed, watch, stream, f"bash:{cd}{command}")
         assert "edit=" in said, f"the command ran: {said[-3000:]} {bed.api.messages(watch.session)}"
-        shown = set(agents()[AGENTS[agent].provider].rules.sandbox.shown)
+        shown = set(KEYS) if agent == "fast-agent" else set(agents()[AGENTS[agent].provider].rules.sandbox.shown)
         assert keys_in(said) == set(KEYS) - shown, "the row of the registry says what the kernel holds"
         assert not (bed.place.project / "made.txt").exists()
         cards = "".join(map(str, (part["state"].get("output", part["state"]) for part in tools(bed.api.messages(watch.session)))))
         for sentence in () if agent in TELL_NOTHING else ("your rule `edit` denies `*`", "your rule `read` denies `secrets/*`"):
             assert sentence in cards, cards
             assert sentence not in said, "the agent is not told more than the kernel says"
-        before = set(bed.agents())  # Gemini CLI starts itself once more
+        at_work = set(bed.agents())  # Gemini CLI starts itself once more
         config = json.loads(configuration_file(bed.place).read_text())
         configure(bed.place, {**config, "permission": {**RULES_ALL, "edit": "allow"}})
-        said = play(bed, watch, stream, "bash:touch sub/later.txt")  # by Landlock, nothing can be made beside what is denied
+        said = play(bed, watch, stream, f"bash:{cd}touch sub/later.txt")  # by Landlock, nothing can be made beside what is denied
         assert (bed.place.project / "sub" / "later.txt").exists(), "another rule, another process"
         after = set(bed.agents())
-        assert before and after and not before & after
+        assert at_work and after and not at_work & after
         assert said.count(FIRST) >= 2, "the new process goes on with the conversation"
         stream.close()
 

@@ -196,6 +196,7 @@ class Driver:
 
     scenes       by the name of the action
     gaps         (action, mode) or (action, "*") -> why it is not held: it happens although it is denied
+    unasked      (action, mode) -> why nobody is asked: the kernel holds a deny alone, so that without a sandbox it is a gap
     switched_off (action, mode) or (action, "*") -> why nobody is asked: under `ask`, too, the agent is started without the tool
     lacks        (action, mode) that the agent has no tool for in that mode
     held_anyway  (action, mode) -> why the agent itself holds it: it does not happen when a person accepts it either
@@ -207,6 +208,7 @@ class Driver:
     scenes: Mapping[str, str]
     in_e2e: frozenset[tuple[str, str]]
     gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    unasked: Mapping[tuple[str, str], str] = field(default_factory=dict)
     switched_off: Mapping[tuple[str, str], str] = field(default_factory=dict)
     lacks: frozenset[tuple[str, str]] = frozenset()
     held_anyway: Mapping[tuple[str, str], str] = field(default_factory=dict)

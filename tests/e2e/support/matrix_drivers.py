@@ -276,20 +276,30 @@ _CARD_SCENES = {
     "mcp": "mcp:echo",
 }
 """By what a tool does: the scripted model finds it among those that it is offered."""
-_ASKS_NOBODY = "In this mode it asks nobody, and does not make the call through this server."
-_READS = "It asks nobody before it reads, nor before a command that only reads."
+_READS = "It asks nobody before it reads."
+_READS_BY_COMMAND = "It asks nobody before a command that only reads."
+
+
+def _in(modes: str, *actions: str, why: str) -> dict[tuple[str, str], str]:
+    return {(action, mode): why for action in actions for mode in modes.split()}
+
+
 _GAPS: Mapping[str, Mapping[tuple[str, str], str]] = {
-    "kimi": {("mcp", "bypass"): _ASKS_NOBODY},
-    "vibe": {
-        **{(action, "build"): _READS for action in ("bash cat", "read", "read a path")},
-        **{(action, "bypass"): _ASKS_NOBODY for action in _CARD_SCENES if action != "mcp"},
-    },
+    **{name: _in("build bypass", "bash cat", why=_READS_BY_COMMAND) for name in ("gemini", "qwen", "vibe")},
+    "kilo": _in("build", "mcp", why="It asks nobody before it calls a tool of its own MCP servers."),
 }
 """Agent with a card -> what is not held, which `Enforcement.missing` says of all that such an agent neither asks nor brings."""
+_UNASKED: Mapping[str, Mapping[tuple[str, str], str]] = {
+    name: _in("build bypass", "read", "read a path", why=_READS) for name in ("copilot", "gemini", "kilo", "vibe")
+}
+"""Agent with a card -> what the kernel alone holds."""
 
 _BOUND = "An agent reads and writes through this server in the session's own directories alone, whatever a person accepts."
+_OWN_BOUND = "It refuses paths outside of the project by itself."
 _HELD: Mapping[str, Mapping[tuple[str, str], str]] = {
-    "fast-agent": {("read outside", "build"): _BOUND, ("write outside", "build"): _BOUND},
+    "fast-agent": _in("build", "read outside", "write outside", why=_BOUND),
+    "gemini": _in("build bypass", "read outside", "write outside", why=_OWN_BOUND),
+    "qwen": _in("build bypass", "read outside", "write outside", why=_BOUND),
 }
 """Agent with a card -> what does not happen though a person accepts it."""
 
@@ -299,13 +309,23 @@ def _card(name: str) -> Driver:
     abilities = agents()[name].abilities
     modes = tuple(mode.id for mode in abilities.modes if mode.id in ("build", "bypass"))
     scenes = {action: scene for action, scene in _CARD_SCENES.items() if ROWS[action].key not in abilities.lacks}
-    gaps, held = _GAPS.get(name, {}), _HELD.get(name, {})
-    return Driver(modes=modes, scenes=scenes, in_e2e=frozenset(), gaps=gaps, held_anyway=held)
+    gaps, unasked, held = (table.get(name, {}) for table in (_GAPS, _UNASKED, _HELD))
+    return Driver(modes=modes, scenes=scenes, in_e2e=frozenset(), gaps=gaps, unasked=unasked, held_anyway=held)
 
 
 ADOPTED_DRIVERS: Mapping[str, Driver] = {
     **{name: _card(name) for name, card in CARDS.items() if RECORD in card and agents()[name].program.tested},
-    "kilo-serve": replace(OPENCODE, settings={"KILO_ENABLE_EXA": "1"}),
+    "kilo-serve": replace(
+        OPENCODE,
+        scenes={
+            **_OPENCODE_SCENES,
+            "bash in background": _call("background_process", {"action": "start", "command": "touch monitored.txt"}),
+        },
+        switched_off={
+            ("write of a subagent", "build"): "it is given all rules as the session's own: one that asks has no subagents"
+        },
+        settings={"KILO_ENABLE_EXA": "1"},
+    ),
 }
 """Played where `make adopt` brings the program. An agent with a card and a tested version needs no row here."""
 DRIVERS: Mapping[str, Driver] = {

@@ -126,7 +126,7 @@ KILO_SERVE = AgentSpec(
     rules=AgentRules(
         enforcement=Enforcement(
             "Kilo's own engine, which is given all written rules",
-            {"*": "Nobody has seen yet that Kilo holds them: its calls were not played against them."},
+            {"doom_loop": "Kilo notices equal calls within one answer of its model only, not in answers that follow each other."},
         ),
         project_settings=ProjectSettingsUse(
             ("opencode",),
@@ -138,6 +138,7 @@ KILO_SERVE = AgentSpec(
             folders=("~/.config/kilo", "~/.local/share/kilo", "~/.local/state/kilo", "~/.cache/kilo"),
             settings=("~/.config/kilo/kilo.json",),
             hosts=("api.kilo.ai",),
+            shown=("edit", "read", "external_directory"),
             own_server=True,
         ),
     ),

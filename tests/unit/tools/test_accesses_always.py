@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from shim.dev.record.driver import counting_ids
+from tests.unit.agents.acp.test_codec import OWN
 from universal.agents.acp.asks import Asks as AcpAsks
 from universal.agents.acp.context import Context as AcpContext
+from universal.agents.acp.setup import Setup
 from universal.agents.claude.asks import Asks as ClaudeAsks
 from universal.agents.claude.speech import Context as ClaudeContext
 from universal.agents.codex.asks import Asks as CodexAsks
@@ -29,7 +31,7 @@ OPTIONS = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_on
 
 def acp(**tool_call: Any) -> Iterator[Output]:
     params = {"toolCall": {"toolCallId": "c", **tool_call}, "options": OPTIONS}
-    asks = AcpAsks(AcpContext("own", counting_ids(), lambda: None), JsonRpc(), lambda: "build")
+    asks = AcpAsks(AcpContext("own", counting_ids(), lambda: None), JsonRpc(), Setup(OWN))
     yield from asks.permission(Request(1, "session/request_permission", params, {"params": params}), None)
 
 

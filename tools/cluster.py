@@ -23,7 +23,7 @@ from pathlib import Path
 from shim.cluster.nats.nats_process import EmbeddedServer
 from shim.lib.errors import StoreError
 
-START_S = 60.0
+START_S = 180.0
 """Maximum seconds until a server listens."""
 STOP_S = 15.0
 """Maximum seconds for a server to end; then it is killed."""

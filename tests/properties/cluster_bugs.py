@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -15,14 +15,17 @@ from shim.cluster.nats.lanes import LaneWriter
 from shim.cluster.nats.leases import Leases
 from shim.cluster.nats.store import JetStreamStore
 from shim.cluster.remote_sessions import RemoteSessions
-from shim.cluster.replays import Repeats, Replays
+from shim.cluster.replays import Gap, Repeats, Replays
+from shim.sessions.feed import SessionChanges
 from shim.sessions.history import checkpoints
 from shim.sessions.other_servers import OtherServers
+from shim.sessions.prompts import prompt_request, submit
 from shim.sessions.session.session_state import SessionState
 from shim.store.ownership import ClaimedSession, LostSession
 from shim.store.rows import EventRow
 from shim.store.servers import ServerRef
 from tests.properties.cluster_world import ClusterNode
+from universal.session.changes import StatusChanged, TurnEnded
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
@@ -296,6 +299,31 @@ def shows_a_dialog_that_is_over(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RemoteSessions, "is_stale", lambda self, session_id: False)
 
 
+def keeps_the_end_of_a_turn_from_who_missed_it(patch: pytest.MonkeyPatch) -> None:
+    """Who has missed the end of a turn is not told of it, since readers of this server have seen it."""
+    real = Replays.changes
+
+    async def changes(self: Replays, gap: Gap) -> AsyncGenerator[SessionChanges]:
+        async for change in real(self, gap):
+            kept = [one for one in change.changes if not isinstance(one, StatusChanged | TurnEnded)]
+            yield change._replace(changes=kept)
+
+    patch.setattr(Replays, "changes", changes)
+
+
+def says_of_a_message_that_it_exists_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
+    """A 409 tells of a message that is only queued: nothing is flushed before ids are looked up."""
+
+    async def need_new_ids(actor: Any, body: Any) -> None:
+        prompt_request.check_ids(actor.main.session, body)
+
+    async def require_writable(self: JetStreamStore, session_id: str) -> None:
+        self._use().connection.need()
+
+    patch.setattr(submit, "_need_new_ids", need_new_ids)
+    patch.setattr(JetStreamStore, "require_writable", require_writable)
+
+
 BUGS: tuple[Bug, ...] = (
     no_fencing,
     takes_a_refusal_for_a_delay,
@@ -320,4 +348,6 @@ BUGS: tuple[Bug, ...] = (
     shows_again_what_was_replayed,
     leaves_what_is_void,
     shows_a_dialog_that_is_over,
+    keeps_the_end_of_a_turn_from_who_missed_it,
+    says_of_a_message_that_it_exists_before_it_is_stored,
 )

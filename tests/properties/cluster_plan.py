@@ -70,6 +70,11 @@ def _prompt(world: ClusterWorld, step: Step) -> None:
     world.prompt(step.node, SESSIONS[step.session], 1 + step.amount * 4)
 
 
+def _insist(world: ClusterWorld, step: Step) -> None:
+    """A client sends a prompt again, with the same id, until it is done. A 409 says that it is."""
+    world.insist(step.node, SESSIONS[step.session], 1 + step.amount * 4)
+
+
 def _ask(world: ClusterWorld, step: Step) -> None:
     """The agent asks for a permission. Somebody answers, or nobody does until all is over."""
     world.prompt(step.node, SESSIONS[step.session], 1 + step.amount, ASKS)
@@ -211,6 +216,7 @@ async def _slow(world: ClusterWorld, step: Step) -> None:
 
 KINDS: dict[str, Callable[[ClusterWorld, Step], Awaitable[None] | None]] = {
     "prompt": _prompt,
+    "insist": _insist,
     "read": _read,
     "abort": _abort,
     "ask": _ask,
@@ -236,6 +242,7 @@ KINDS: dict[str, Callable[[ClusterWorld, Step], Awaitable[None] | None]] = {
 }
 WEIGHTS = {
     "prompt": 10,
+    "insist": 0,  # in histories that are always tried
     "read": 2,
     "hop": 3,
     "create": 2,

@@ -34,7 +34,7 @@ from shim.faces.opencode1.routes.event import OPENCODE1, encoder_of, lost_turns,
 from shim.faces.opencode1.routes.prompt import PromptBody, prompt_async
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.lib.clock import Clock
-from shim.lib.errors import ServerLost, SessionElsewhere, SessionNotFound, ShimError, StoreError
+from shim.lib.errors import MessageExists, ServerLost, SessionElsewhere, SessionNotFound, ShimError, StoreError
 from shim.lib.ids import Ids
 from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.history import checkpoints, journal_loader
@@ -61,6 +61,8 @@ LIMITS = DEFAULT_LIMITS._replace(kept_bytes=0, chunk_bytes=4096)
 DIRECTORY = "/"
 CLIENT_S = 60.0
 """Seconds after which a client gives a request up."""
+TRIES = 12
+"""So often a client sends a prompt that is refused."""
 START_AGAIN_S = 1.0
 """Seconds until a server that could not start tries it again."""
 PIECE_S = 0.4
@@ -445,11 +447,13 @@ class ClusterNode:
                 raise ShimError(why.decode()) from None
 
     async def _do(self, action: str, session_id: str, text: str) -> None:
-        if action == "prompt":
+        if action in ("prompt", "insist"):
             services = SimpleNamespace(sessions=self.manager, store=self.store)
             context: Any = SimpleNamespace(services=services, request=SimpleNamespace(headers={}))
-            body = PromptBody.model_validate({"parts": [{"type": "text", "text": text}]})
-            await prompt_async(context, SessionPath(sessionID=session_id), body)
+            message_id = f"msg_{text.partition(' ')[0]}" if action == "insist" else None
+            body = PromptBody.model_validate({"parts": [{"type": "text", "text": text}], "messageID": message_id})
+            with suppress(*[MessageExists] * (action == "insist")):  # it was sent before: that is done, the client says
+                await prompt_async(context, SessionPath(sessionID=session_id), body)
         elif action == "delete":
             await self.manager.delete(session_id)
         elif action == "reply":
@@ -576,6 +580,21 @@ class ClusterWorld:
             await self._answer_of(node, node.read(session_id, text))
         else:
             self.seen.refused.append(text)
+
+    def insist(self, number: int, session_id: str, pieces: int) -> None:
+        """A client sends a prompt with an id of its own twice at once, and again until it is done."""
+        text = f"p{next(self._numbers)} {pieces}"
+        for _ in range(2):
+            self._send(self._insist(number, session_id, text))
+
+    async def _insist(self, number: int, session_id: str, text: str) -> None:
+        for _ in range(TRIES):
+            node = self.nodes[number]
+            if await self._answer_of(node, node.request("insist", session_id, text)):
+                self.seen.acked.append(AckedPrompt(session_id, text, node.server, tuple(self.stored_texts(session_id))))
+                return
+            await elapse(START_AGAIN_S)
+        self.seen.refused.append(text)
 
     def abort(self, number: int, session_id: str) -> None:
         """A client aborts a turn."""

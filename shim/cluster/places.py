@@ -383,6 +383,11 @@ class Places:
         early = (growth for growth in self._early.values() if growth.session_id == session_id)
         return [*self._history_of.get(session_id, ()), *early]
 
+    def last_shown(self, session_id: str) -> int | None:
+        """The last event that readers here have got of a session of which more is stored. None if nothing is awaited."""
+        place = self._places.get(session_id)
+        return place.next - 1 if place is not None and place.epoch == STORED else None
+
     def has_shown(self, position: int) -> bool:
         """Whether the readers here have got all that is stored up to a message, as far as it was noted."""
         return not self.unshown(position)

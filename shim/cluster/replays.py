@@ -154,6 +154,8 @@ class Replays:
     def _last_published(self, session_id: str, otherwise: int) -> int:
         """The last event of a session that readers of this server have got; later ones come to them by themselves."""
         shown = self._remotes.last_published(session_id)
+        if shown is None and session_id not in self._index:  # no look has shown it, so its events are still to come
+            shown = self._places.last_shown(session_id)
         return shown if shown is not None else self._places.last_of(session_id) or otherwise
 
     def gaps(self, viewpoint: Viewpoint, is_wanted: Callable[[str], bool]) -> list[Gap]:

@@ -132,6 +132,13 @@ HISTORIES: dict[str, list[Step]] = {
         Step("hop", 2, 0, 0, 3.0),
     ],
     "a client sends its prompt again before that is stored": [Step("slow", 0, 0, 3, 0.05), Step("insist", NODES, 0, 1, 3.0)],
+    "a client hops to a server that has heard of a new session and cannot read it": [
+        Step("kill"),
+        Step("pause", 2, 0, 1, 3.0),
+        Step("create", 0, 0, 0, 1.0),
+        Step("hop", 2),
+        Step("elect", amount=2),
+    ],
     "a client misses the end of a turn": [Step("prompt", 0, 0, 1, 1.0), Step("hop", 2, 0, 0, 8.0)],
     "the answer to an append is lost": [Step("prompt", 0, 0, 3, 1.0), Step("slow", 0, 0, 2, 1.0), Step("cut")],
 }

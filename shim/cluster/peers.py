@@ -134,6 +134,8 @@ class Overview:
 
     address        the NATS servers, without passwords
     is_full        NATS had no room at the last write; deletions of sessions make some
+    used_bytes     on the disk of NATS, of all streams of the account
+    limit_bytes    what they may take, by the account or by `cluster_max_bytes`; 0: not known
     waiting        rows that NATS has not acknowledged
     spooled_bytes  bytes on disk of the events among them
     nodes          all living servers, this one first, the others by name
@@ -147,6 +149,8 @@ class Overview:
     prefix: str
     is_connected: bool
     is_full: bool
+    used_bytes: int
+    limit_bytes: int
     reconnects: int
     waiting: int
     spooled_bytes: int

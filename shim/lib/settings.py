@@ -390,6 +390,16 @@ class Settings(BaseModel):
         default=1, ge=1, le=5, description="Copies of each stream among the NATS servers, when it is created; 3 for a service."
     )
 
+    cluster_max_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        description="Bytes on the disk of NATS from which on no prompt is taken. Running turns go on.",
+    )
+
+    cluster_max_session_bytes: int | None = Field(
+        default=None, ge=1, description="Bytes of a session's journal in NATS from which on it takes no prompt."
+    )
+
     cluster_credentials: Annotated[Path, AfterValidator(_existing_file)] | None = Field(
         default=None, description="File with the credentials of NATS (`.creds`)."
     )

@@ -92,4 +92,6 @@ def _options(settings: Settings) -> ClusterOptions:
         settings.cluster_tls_ca,
         settings.cluster_tls_cert,
         settings.cluster_tls_key,
+        settings.cluster_max_bytes,
+        settings.cluster_max_session_bytes,
     )

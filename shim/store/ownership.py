@@ -81,6 +81,10 @@ class Ownership:
     sessions_move: bool = False
     """Whether a session may go from one living server to another. In a cluster; not with one data directory."""
 
+    def size_of(self, session_id: str) -> int | None:
+        """About how many bytes the journal of a session takes. None if they are not counted."""
+        return None
+
     def is_shared(self) -> bool:
         """Whether other servers were alive at the last look."""
         return False

@@ -104,6 +104,12 @@ class Client(NatsClient):
                 raise NoTlsError
         await super()._process_info(info, initial_connection)
 
+    @staticmethod
+    def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        """As nats-py's, which looks at each character of each name: a third of the time of a read (docs/cluster.md)."""
+        lines = (line.split(":", 1) for line in raw.decode("utf-8", "replace").split("\r\n") if ":" in line)
+        return {name.strip(): value.strip() for name, value in lines}
+
 
 class ConnectionLostError(Exception):
     """The connection was lost before the answer came."""
@@ -119,6 +125,16 @@ class Message(NamedTuple):
     sequence: int
     subject: str
     data: bytes
+
+
+class Room(NamedTuple):
+    """Bytes on disk of all streams of the account, and the account's limit of them, if it has one."""
+
+    used: int
+    limit: int | None
+
+
+NO_ROOM_KNOWN = Room(0, None)
 
 
 class Parcel(NamedTuple):
@@ -303,6 +319,12 @@ class Connection:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
+    async def room(self) -> Room:
+        """What the streams take on disk."""
+        account = await self._ask("INFO", {}, "read what the streams take")
+        limit = int(account.get("limits", {}).get("max_storage", -1))
+        return Room(int(account.get("storage", 0)), limit if limit > 0 else None)
+
     async def last(self, stream: Stream, subject: str) -> Message | None:
         """The last message of a subject, or None. Asks the leader, so all acknowledged messages are seen."""
         answer = await self._api(f"STREAM.MSG.GET.{stream.name}", {"last_by_subj": subject})
@@ -342,14 +364,17 @@ class Connection:
 
     async def read_all(self, stream: Stream, subject: str, start: int = 0) -> list[Message]:
         """All messages of a bucket from the number `start` on."""
-        found: list[Message] = []
+        return [message async for message in self.messages(stream, subject, start)]
+
+    async def messages(self, stream: Stream, subject: str, start: int = 0) -> AsyncGenerator[Message]:
+        """The same, one after the other: a page at a time is in memory."""
         has_more = True
         while has_more:
             page = await self.read(stream, subject, start)
-            found += page.messages
+            for message in page.messages:
+                yield message
+                start = message.sequence + 1
             has_more = page.has_more and bool(page.messages)
-            start = found[-1].sequence + 1 if found else 0
-        return found
 
     # --- messages without a stream ---------------------------------------------------------------------------------
 

@@ -190,6 +190,10 @@ class Journals:
         self._is_queued = is_queued
         self._reserve = reserve
         self._journals: dict[str, Journal] = {}
+        self._lasts: dict[str, int] = {}
+        """Session of which nothing else is known -> the last event of its journal. Most sessions of a cluster are such."""
+        self.sizes: dict[str, int] = {}
+        """Session -> bytes of its journal, as its last entry says; of ours as they are."""
         self.append_s = Histogram(APPEND_BUCKETS_S)
         """Seconds until an append was acknowledged."""
         self.refused_appends = 0
@@ -207,8 +211,14 @@ class Journals:
         """What is known of a session; new if nothing is."""
         journal = self._journals.get(session_id)
         if journal is None:
-            journal = self._journals[session_id] = Journal(session_id)
+            last = self._lasts.pop(session_id, 0)
+            journal = self._journals[session_id] = Journal(session_id, last, last)
         return journal
+
+    def last_of(self, session_id: str) -> int:
+        """The last event of a session, with queued ones; of another server's session as last read. 0 for an unknown one."""
+        journal = self._journals.get(session_id)
+        return self._lasts.get(session_id, 0) if journal is None else journal.last
 
     def epoch_of(self, session_id: str) -> int:
         """The number of this server's ownership of a session; 1 for a new session."""
@@ -217,8 +227,10 @@ class Journals:
 
     def note_last(self, session_id: str, last: int) -> None:
         """Note how far the journal of a session has come, unless it is ours or is about to be."""
-        journal = self.get(session_id)
-        if not (journal.is_ours or self._is_queued(session_id)):
+        journal = self._journals.get(session_id)
+        if journal is None:
+            self._lasts[session_id] = max(last, self._lasts.get(session_id, 0))
+        elif not (journal.is_ours or self._is_queued(session_id)):
             journal.last = journal.stored = max(journal.stored, last)
 
     def forget(self, session_id: str) -> None:
@@ -227,6 +239,8 @@ class Journals:
         if journal is not None and (journal.owning.locked() or self._is_queued(session_id)):
             return
         self._pages.remove(session_id)
+        self._lasts.pop(session_id, None)
+        self.sizes.pop(session_id, None)
         self._journals.pop(session_id, None)
 
     async def need_entry(self, session_id: str) -> None:
@@ -268,7 +282,8 @@ class Journals:
                     return owner
             epoch = 1 if record is None else record.epoch + 1
             row = None if record is None or is_new else record.row
-            ours = SessionRecord(session_id, self._server_id, epoch, 0 if is_new or record is None else record.last, row)
+            last, size = (0, 0) if is_new or record is None else (record.last, record.size)
+            ours = SessionRecord(session_id, self._server_id, epoch, last, row, size=size)
             try:
                 revision = await self._write_record(ours, 0 if message is None else message.sequence)
             except WrongSequence:
@@ -286,6 +301,7 @@ class Journals:
             journal.position = journal.stored = 0
         elif not await self._fence(journal, record):
             return False
+        self.sizes[journal.session_id] = record.size
         journal.record, journal.revision, journal.lost_to = record, revision, None
         journal.is_new, journal.manifest, journal.manifest_revision = is_new, None, None
         journal.is_ours, journal.is_deleted = True, False
@@ -465,6 +481,7 @@ class Journals:
             raise
         self.append_s.add(monotonic() - start)
         journal.position, journal.stored, journal.is_new = position, batch.envelope.stored_last, False
+        self.sizes[journal.session_id] = self.sizes.get(journal.session_id, 0) + len(batch.payload)
         if batch.envelope.part == 0:
             journal.starts.add(before, position)
         await self._announce_growth(journal, batch.envelope, position)
@@ -495,7 +512,7 @@ class Journals:
     async def _save_row(self, journal: Journal, row: SessionRow) -> None:
         for _ in range(TRIES):
             assert journal.record is not None
-            record = replace(journal.record, row=row, last=journal.stored)
+            record = replace(journal.record, row=row, last=journal.stored, size=self.sizes.get(journal.session_id, 0))
             try:
                 revision = await self._write_record(record, journal.revision)
                 self._need_ours(journal)
@@ -512,7 +529,7 @@ class Journals:
         for _ in range(TRIES):
             if not journal.is_ours or journal.record is None:
                 return
-            record = replace(journal.record, owner="", last=journal.stored)
+            record = replace(journal.record, owner="", last=journal.stored, size=self.sizes.get(journal.session_id, 0))
             try:
                 await self._write_record(record, journal.revision)
             except WrongSequence:
@@ -553,6 +570,7 @@ class Journals:
         await self._connection.purge(layout.blobs, layout.blob_subject(session_id))
         await self._connection.purge(layout.journal, layout.journal_subject(session_id))
         journal.starts.clear()
+        self.sizes.pop(session_id, None)
         journal.is_ours, journal.record, journal.revision, journal.stored, journal.position = False, None, 0, 0, 0
         journal.is_deleted = True
         journal.manifest, journal.manifest_revision = None, None

@@ -22,6 +22,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from shim.lib.errors import StoreError
 from shim.store.base import SessionRow
 from shim.store.rows import dump, load
@@ -39,6 +41,7 @@ class ClusterOptions:
     """How to reach the NATS of a cluster. `servers` are URLs; `prefix` separates clusters that share a NATS.
 
     secret  a token, or USER:PASSWORD
+    max_bytes, max_session_bytes  what all sessions may take on the disk of NATS, and the journal of each; None: no bound
     """
 
     servers: tuple[str, ...]
@@ -49,6 +52,8 @@ class ClusterOptions:
     tls_ca: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    max_bytes: int | None = None
+    max_session_bytes: int | None = None
 
     @property
     def address(self) -> str:
@@ -109,6 +114,8 @@ class Layout:
         self.reserve = Stream(f"{prefix}_reserve", f"{prefix}.reserve")
         self.growth = f"{prefix}.growth"
         """The subject on which owners tell that a journal has grown. No stream stores it."""
+        self.renewal = f"{prefix}.renewal"
+        """The subject on which servers tell that they have renewed their lease, or ended one. No stream stores it."""
         self.talk = f"{prefix}.talk"
         """The subject on which servers tell what happens beside the sessions. No stream stores it."""
         self.streams = (
@@ -178,6 +185,7 @@ class SessionRecord:
     last      sequence of the last event when the entry was written
     row       None before the row was saved
     is_deleted  the session is gone; the entry expires
+    size      bytes of its journal then; what versions wrote that did not count is left out
     """
 
     session_id: str
@@ -186,6 +194,7 @@ class SessionRecord:
     last: int = 0
     row: SessionRow | None = None
     is_deleted: bool = False
+    size: int = 0
 
 
 def encode_record(record: SessionRecord) -> bytes:
@@ -197,6 +206,7 @@ def encode_record(record: SessionRecord) -> bytes:
         "epoch": record.epoch,
         "last": record.last,
         "deleted": record.is_deleted,
+        "size": record.size,
         "row": None
         if row is None
         else [row.directory, row.project_id, row.parent_id, row.created_ms, row.updated_ms, dict(row.data)],
@@ -211,7 +221,13 @@ def decode_record(data: bytes) -> SessionRecord:
         session_id, row = str(value["session"]), value["row"]
         stored = None if row is None else SessionRow(session_id, *row)
         return SessionRecord(
-            session_id, str(value["owner"]), int(value["epoch"]), int(value["last"]), stored, bool(value["deleted"])
+            session_id,
+            str(value["owner"]),
+            int(value["epoch"]),
+            int(value["last"]),
+            stored,
+            bool(value["deleted"]),
+            int(value.get("size", 0)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"The stored entry of a session cannot be read: {error}. Was it written by another version?") from error
@@ -252,7 +268,10 @@ def decode_manifest(data: bytes) -> Manifest:
 
 
 def _object(data: bytes, what: str) -> dict[str, Any]:
-    value = load(data.decode("utf-8", "replace"), what)
+    try:
+        value = from_json(data)  # equal texts of many entries are one object, as far as its cache goes
+    except ValueError:  # damaged, or a lone surrogate, which it does not take
+        value = load(data.decode("utf-8", "replace"), what)
     if not isinstance(value, dict):
         raise StoreError(f"The stored {what} is no JSON object. Was it written by another version?")
     return value  # pyright: ignore[reportUnknownVariableType] - JSON objects have string keys

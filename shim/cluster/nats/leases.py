@@ -6,6 +6,9 @@ session was taken has its next append refused (`journals.py`).
 A server that could not renew its own lease for a while (it was paused, or NATS was down) cannot judge others: they may be about
 to renew theirs. It counts all servers that it knew as living until it has renewed its own, and for another LEASE_S.
 
+Who has renewed its lease says so (`PREFIX.renewal`), and who ends one. So the buckets are read only when a word is missing,
+or an end was told: a server that dies is late first.
+
 While the disk of NATS is full, a lease stands in a bucket in the memory of NATS. A server lives that has a lease in one of both.
 """
 
@@ -24,7 +27,8 @@ from typing import Any
 
 import structlog
 
-from shim.cluster.nats.connection import Connection, WrongSequence
+from shim.cluster.nats.commands import FROM, NUMBER
+from shim.cluster.nats.connection import Connection, Parcel, WrongSequence
 from shim.cluster.nats.layout import Layout
 from shim.cluster.peers import Node, Offer
 from shim.lib.errors import StoreError, StoreFull
@@ -61,9 +65,16 @@ class Leases:
         self._task: asyncio.Task[None] | None = None
         self._looking = asyncio.Lock()
         self._buckets = (layout.servers, layout.leases)
+        self._told: dict[str, Node] = {}
+        """The servers that have told of a renewal since the last look."""
+        self._is_hearing = self._is_end_told = False
+        self._newest = 0
+        """The number of the newest renewal that was read."""
 
     async def start(self) -> None:
         """Take the lease, and renew it from now on. Raises StoreError."""
+        await self._connection.subscribe(self._layout.renewal, self._hear)
+        self._is_hearing = True
         await self._renew()
         self._living = await self._read()
         self._task = asyncio.create_task(self._keep(), name="renew lease")
@@ -82,6 +93,8 @@ class Leases:
         """End the lease of a server that is known to be dead, or of this one."""
         for stream in self._buckets:
             await self._connection.purge(stream, self._layout.server_key(server_id, stream))
+        self._is_end_told = True
+        await self._announce_renewal(server_id, b"")
 
     def announce(self, url: str) -> None:
         """Write where this server listens into its lease."""
@@ -120,7 +133,8 @@ class Leases:
     async def look(self) -> tuple[str, ...]:
         """Look which servers live, and return the ids of those that have ended since the last look."""
         async with self._looking:  # an older answer must not replace a newer one
-            now = await self._read()
+            told, self._told = self._told, {}
+            now = await self._read() if self._is_unsure else self._living | told
             if not self._may_judge:
                 now = self._living | now
             ended = tuple(server_id for server_id in self._living if server_id not in now)
@@ -148,13 +162,36 @@ class Leases:
         """Seconds without NATS after which leases may have ended: of those that were about to be renewed."""
         return self._lease_s - self._lease_s / RENEWALS
 
+    @property
+    def _is_unsure(self) -> bool:
+        """Whether a server has ended, or is late. Perhaps its word was lost, or it is of a version that tells nothing."""
+        return (
+            self._is_end_told or not self._is_hearing or any(self.age_s(server_id) >= self._away_s for server_id in self._living)
+        )
+
+    async def _announce_renewal(self, server_id: str, value: bytes) -> None:
+        """Tell the others of a lease, or of its end. They read it themselves if they do not hear of it."""
+        with suppress(StoreError):
+            await self._connection.publish(self._layout.renewal, value, {FROM: server_id, NUMBER: str(self._revision)})
+
+    async def _hear(self, parcel: Parcel) -> None:
+        server_id, number = parcel.headers.get(FROM, ""), parcel.headers.get(NUMBER, "")
+        if not parcel.data or not number.isdecimal():
+            self._is_end_told = True
+        elif server_id in self._living or int(number) > self._newest:  # else it waited here while that server died
+            self._told[server_id] = _node(server_id, parcel.data)
+            self._note_renewal(server_id, int(number))
+
     async def _read(self) -> dict[str, Node]:
+        self._is_end_told = False
         found: dict[str, Node] = {}
         for stream in self._buckets:
             for message in await self._connection.read_all(stream, self._layout.server_key("*", stream)):
                 server_id = message.subject.rpartition(".")[2]
                 found[server_id] = _node(server_id, message.data)
                 self._note_renewal(server_id, message.sequence)
+                if stream is self._layout.servers:
+                    self._newest = max(self._newest, message.sequence)
         return found
 
     async def _keep(self) -> None:
@@ -177,13 +214,14 @@ class Leases:
         key = self._layout.server_key(self._server_id)
         ref, offer = self.here.ref, self.here.offer
         value = {"pid": ref.pid, "url": ref.url, "host": ref.host, "name": ref.name, "offer": asdict(offer)}
-        begin = monotonic()
-        await self._write(key, json.dumps(value).encode())
+        begin, payload = monotonic(), json.dumps(value).encode()
+        await self._write(key, payload)
         away_s, self._renewed_at = begin - self._renewed_at, begin
         if away_s >= self._away_s:
             self._trust_after = monotonic() + self._lease_s
         self.renewals["done"] += 1
         self._note_renewal(self._server_id, self._revision)
+        await self._announce_renewal(self._server_id, payload)
 
     async def _write(self, key: str, payload: bytes) -> None:
         """Replace the key of this server, or create it anew if it has expired; in memory if the disk of NATS is full."""

@@ -27,7 +27,7 @@ from typing import Any
 import structlog
 
 from shim.cluster.nats.batches import Events, Reader, encode_event, envelope_of
-from shim.cluster.nats.connection import Connection, Message
+from shim.cluster.nats.connection import NO_ROOM_KNOWN, Connection, Message, Room
 from shim.cluster.nats.journals import Delete, Journal, Journals, Release, Row, SaveCheckpoint
 from shim.cluster.nats.lanes import DEFAULT_LIMITS, LaneWriter, Limits, Write
 from shim.cluster.nats.layout import ClusterOptions, Layout, SessionRecord, decode_record
@@ -38,7 +38,7 @@ from shim.cluster.nats.peers import JetStreamPeers
 from shim.cluster.nats.reserve import Reserve
 from shim.cluster.nats.values import Values
 from shim.cluster.peers import NodeStatus, Overview, Peers
-from shim.lib.errors import SessionElsewhere, SessionNotFound, ShimError, StoreError, StoreFull, StoreUnavailable
+from shim.lib.errors import LimitReached, SessionElsewhere, SessionNotFound, ShimError, StoreError, StoreFull, StoreUnavailable
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.lock import DirectoryLock, make_directory
 from shim.store.ownership import ClaimedSession, Look, LostSession, Ownership, SessionChange
@@ -56,6 +56,9 @@ START_S = 60.0
 """Seconds that a start waits for NATS servers that have no leader yet: they may have started at the same moment."""
 START_AGAIN_S = 1.0
 """Seconds between two tries."""
+MEASURE_S = 10.0
+"""Seconds between two looks at how much the streams take."""
+MAKE_ROOM = "Delete sessions, or remove old ones with `opencode-shim cluster prune`."
 VALUES_LANE = ""
 """The lane of small values. Other lanes are ids of sessions."""
 
@@ -105,6 +108,7 @@ class _OpenStore:
 
     seen    number of the last entry of a session that `look` has read
     owners  session -> id of the server that owns it, of entries that were read
+    room    what the streams take on the disk of NATS; `measured_s`: the time of the loop of that
     ended   servers that have ended, lost: sessions that were taken from us, back: servers that live again; for the next `look`
     """
 
@@ -122,6 +126,8 @@ class _OpenStore:
     owners: dict[str, str] = field(default_factory=dict[str, str])
     ended: list[str] = field(default_factory=list[str])
     back: set[str] = field(default_factory=set[str])
+    room: Room = NO_ROOM_KNOWN
+    measured_s: float = -MEASURE_S
 
     def note(self, record: SessionRecord, revision: int) -> None:
         """Note who owns a session, and how far its journal has come, unless this server has taken it since it was read."""
@@ -132,6 +138,8 @@ class _OpenStore:
             self.owners.pop(record.session_id, None)
         else:
             self.owners[record.session_id] = record.owner
+            if record.size:
+                self.journals.sizes[record.session_id] = record.size
             self.journals.note_last(record.session_id, record.last)
 
 
@@ -341,11 +349,17 @@ class JetStreamStore(Ownership):
     async def require_writable(self, session_id: str) -> None:
         """Flush the session: only the answer of NATS tells whether another server has taken it.
 
-        Raises StoreUnavailable while NATS is away, StoreFull while it has no room: what is refused then is not done later.
+        Raises StoreUnavailable while NATS is away, StoreFull while it has no room, LimitReached beyond a bound of the operator:
+        what is refused then is not done later.
         """
-        opened = self._use()
+        opened, options = self._use(), self.options
         opened.connection.need()
         await opened.reserve.need()
+        if options.max_bytes is not None and opened.room.used >= options.max_bytes:
+            raise LimitReached("cluster_max_bytes", options.max_bytes, f"All sessions take {opened.room.used} bytes. {MAKE_ROOM}")
+        if options.max_session_bytes is not None and (size := self.size_of(session_id) or 0) >= options.max_session_bytes:
+            problem = f"The journal of session {session_id} has {size} bytes. Go on in a new session."
+            raise LimitReached("cluster_max_session_bytes", options.max_session_bytes, problem)
         await self.flush(session_id)
 
     def room(self) -> Awaitable[None] | None:
@@ -367,14 +381,13 @@ class JetStreamStore(Ownership):
         opened = self._use()
         await opened.lanes.flush()
         found: list[SessionRow] = []
-        messages = await self._use().connection.read_all(self.layout.sessions, self.layout.sessions.subjects)
-        # A replica may be behind: what it has not shown is for the next look.
-        opened.seen = min(opened.seen, messages[-1].sequence if messages else 0)
-        for message in messages:
-            record = decode_record(message.data)
-            opened.note(record, message.sequence)
+        last = 0
+        async for message in self._use().connection.messages(self.layout.sessions, self.layout.sessions.subjects):
+            record, last = decode_record(message.data), message.sequence
+            opened.note(record, last)
             if record.row is not None and not record.is_deleted:
                 found.append(record.row)
+        opened.seen = min(opened.seen, last)  # a replica may be behind: what it has not shown is for the next look
         return found
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
@@ -434,8 +447,11 @@ class JetStreamStore(Ownership):
 
     def last_sequence(self, session_id: str) -> int:
         """Number of events in its journal, including queued ones. Of another server's session: as last read."""
-        journal = self._use().journals.find(session_id)
-        return 0 if journal is None else journal.last
+        return self._use().journals.last_of(session_id)
+
+    def size_of(self, session_id: str) -> int | None:
+        """As `Ownership.size_of`."""
+        return self._use().journals.sizes.get(session_id)
 
     async def values(self, namespace: str) -> dict[str, Any]:
         """All values of a namespace."""
@@ -537,6 +553,10 @@ class JetStreamStore(Ownership):
         opened.back |= opened.leases.live_servers.keys() - before - {self.server_id}
         messages = await self._use().connection.read_all(self.layout.sessions, self.layout.sessions.subjects, opened.seen + 1)
         values = tuple(await opened.values.changes())
+        if (now := asyncio.get_running_loop().time()) >= opened.measured_s + MEASURE_S:
+            opened.measured_s = now
+            with suppress(StoreError):  # perhaps the account may not ask
+                opened.room = await opened.connection.room()
         changes = [change for message in messages if (change := self._change(message)) is not None]
         lost = tuple(journal for journal in opened.lost if journal.lost_to is not None)
         all_ended = tuple(opened.ended)
@@ -590,6 +610,8 @@ def _overview(opened: _OpenStore, server_id: str) -> Overview:
         prefix=connection.options.prefix,
         is_connected=connection.is_connected,
         is_full=opened.reserve.is_spent,
+        used_bytes=opened.room.used,
+        limit_bytes=min(filter(None, (opened.room.limit, connection.options.max_bytes)), default=0),
         reconnects=connection.reconnects,
         waiting=opened.lanes.pending,
         spooled_bytes=opened.lanes.spooled_bytes,

@@ -289,6 +289,7 @@ class SessionInfo(Model):
     `GET /v1/x-nodes`; absent without a cluster, or if none has it at present. `outlives`: whether the running turn goes on when
     the server restarts or dies; absent without a turn. `resumeCommand`: goes on with the conversation in the agent's own program.
     `owner`: the named person who has begun it; absent for the owner of the server's password.
+    `storedBytes`: about what the session's journal takes in NATS; absent without a cluster.
     """
 
     sessionId: str
@@ -313,6 +314,7 @@ class SessionInfo(Model):
     node: str | None = None
     outlives: bool | None = None
     owner: str | None = None
+    storedBytes: int | None = None
 
 
 class SessionListResponse(Model):

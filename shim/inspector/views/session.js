@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js"
 import { address } from "../api.js"
+import { bytes } from "../format.js"
 import { asksView } from "./asks.js"
 import { composer } from "./composer.js"
 import { strip } from "./strip.js"
@@ -14,7 +15,7 @@ const isOver = (session, info) => (session.trace.behind || session.link === "loa
 function head(app, session, info) {
   const ended = isOver(session, info)
   const state = ended ? "ended" : session.state
-  const facts = [info?.outlives ? "outlives the server" : null, info?.agent, info?.model, info?.agentMode, info?.permissionMode === "default" ? null : info?.permissionMode]
+  const facts = [info?.outlives ? "outlives the server" : null, info?.storedBytes ? `${bytes(info.storedBytes)} in NATS` : null, info?.agent, info?.model, info?.agentMode, info?.permissionMode === "default" ? null : info?.permissionMode]
   return html`<div class="head">
     <a class="back" href="#/" aria-label="All sessions">←</a>
     <h2>${session.talk.info?.title || info?.title || session.id}</h2>

@@ -34,7 +34,9 @@ class SessionIndex:
         self._unsaved: set[str] = set()
 
     async def load(self) -> None:
-        for row in await self._store.sessions():
+        rows = (await self._store.sessions())[::-1]
+        while rows:
+            row = rows.pop()  # rows and entries are not all in memory at once
             self._entries[row.id] = entry_from_row(row)
         self.newest_first()  # sorts them
 

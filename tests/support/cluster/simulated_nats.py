@@ -213,8 +213,11 @@ class SimulatedNats:
     def _has_room(self, size: int) -> bool:
         if self.room_bytes is None or self.is_full:
             return not self.is_full
+        return size + self._on_disk() <= self.room_bytes
+
+    def _on_disk(self) -> int:
         on_disk = (stream for stream in self.streams.values() if stream.config["storage"] == "file")
-        return size + sum(len(message.data) for stream in on_disk for message in stream.messages.values()) <= self.room_bytes
+        return sum(len(message.data) for stream in on_disk for message in stream.messages.values())
 
     def _store(self, stream: SimulatedStream, packet: Packet) -> None:
         now = self.now()
@@ -232,6 +235,8 @@ class SimulatedNats:
         if not self.has_leader:
             return _error(503, 10008, "JetStream system temporarily unavailable")
         operation, _, stream_name = name.rpartition(".")
+        if name == "INFO":
+            return {"storage": self._on_disk(), "limits": {"max_storage": -1 if self.room_bytes is None else self.room_bytes}}
         stream = self.streams.get(stream_name)
         if operation == "STREAM.CREATE":
             if stream is None:

@@ -191,6 +191,7 @@ def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
         permissionMode=face.sessions.permission_mode(session_id),
         ended=sessions.index.is_ended(session_id),
         eventCount=ctx.services.store.last_sequence(session_id),
+        storedBytes=ctx.services.store.ownership.size_of(session_id),
         createdAt=record.created_ms,
         updatedAt=record.updated_ms,
         directory=record.directory,

@@ -12,7 +12,7 @@ from shim.cluster.nats import leases
 from shim.cluster.nats.connection import Connection
 from shim.cluster.nats.layout import ClusterOptions, Layout
 from shim.cluster.nats.leases import Leases
-from shim.cluster.peers import Offer
+from shim.cluster.peers import Node, Offer
 from tests.unit.cluster.nats.conftest import NUMBERS
 
 LEASE_S = 1.0
@@ -119,3 +119,36 @@ async def test_a_renewal_whose_answer_was_lost_is_repeated(two: tuple[Leases, Le
     await one._renew()
     await one._renew()
     assert await other.find("one") is not None
+
+
+async def test_leases_are_read_only_when_a_word_is_missing(two: tuple[Leases, Leases], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each server reads all leases no more each second: N servers read N * N a second then."""
+    one, other = two
+    now, reads = 100.0, 0
+    monkeypatch.setattr(leases, "monotonic", lambda: now)
+    await other.start()
+    real = other._read
+
+    async def read() -> dict[str, Node]:
+        nonlocal reads
+        reads += 1
+        return await real()
+
+    monkeypatch.setattr(other, "_read", read)
+    await one._renew()
+    async with asyncio.timeout(BOUND_S):
+        while "one" not in other._told:
+            await asyncio.sleep(0.01)
+    assert await other.look() == ()
+    assert other.nodes["one"] == one.here
+    now += LEASE_S / 2
+    assert (await other.look(), reads) == ((), 0), "both have told of their renewal"
+    now += LEASE_S / 2
+    assert (await other.look(), reads) == ((), 1), "one is late, and lives"
+    await other._renew()
+    other._trust_after = 0
+    await one.end("one")
+    async with asyncio.timeout(BOUND_S):
+        while await other.look() != ("one",):
+            await asyncio.sleep(0.01)
+    await other.stop()

@@ -15,9 +15,9 @@ from shim.cluster.nats import connection as connections
 from shim.cluster.nats.batches import envelope_of
 from shim.cluster.nats.connection import Connection, Page
 from shim.cluster.nats.layout import ClusterOptions, Stream
-from shim.cluster.nats.store import JetStreamStore
+from shim.cluster.nats.store import MEASURE_S, JetStreamStore
 from shim.cluster.transfer import copy
-from shim.lib.errors import SessionElsewhere, StoreError
+from shim.lib.errors import LimitReached, SessionElsewhere, StoreError
 from shim.store.base import Checkpoint
 from shim.store.ownership import ClaimedSession
 from shim.store.servers import ServerRef, present
@@ -236,7 +236,10 @@ async def test_sessions_of_a_server_that_is_back_belong_to_it_again(store: JetSt
     assert (await other_store.look()).back == ()
     leases = store._use().leases  # pyright: ignore[reportPrivateUsage]
     await leases._renew()  # pyright: ignore[reportPrivateUsage] - what it does three times in a lease
-    assert [(id_, owner.id) for id_, owner in (await other_store.look()).back] == [("ses_a", store.server_id)]
+    async with asyncio.timeout(10):
+        while not (back := (await other_store.look()).back):
+            await asyncio.sleep(0.01)  # its word is on the way
+    assert [(id_, owner.id) for id_, owner in back] == [("ses_a", store.server_id)]
     assert (await other_store.look()).back == ()
 
 
@@ -648,3 +651,40 @@ def test_a_start_waits_until_the_servers_of_nats_have_a_leader() -> None:
 
     with patch.object(connections, "Client", nats.client):
         ClusterLoop().run(main())
+
+
+async def test_servers_know_how_much_a_session_takes(store: JetStreamStore, other_store: JetStreamStore) -> None:
+    store.append(journal(1, 3))
+    store.save_session(row())
+    await store.flush()
+    size = store.size_of("ses_a")
+    assert size is not None
+    assert size > 3 * 100
+    await other_store.look()
+    assert other_store.size_of("ses_a") == size
+    await end_lease(store, by=other_store)
+    await other_store.claim("ses_a")
+    other_store.append([event(4)])
+    await other_store.flush()
+    assert (other_store.size_of("ses_a") or 0) > size, "it goes on counting"
+    other_store.delete_session("ses_a")
+    await other_store.flush()
+    assert other_store.size_of("ses_a") is None
+
+
+@pytest.mark.parametrize(
+    ("bound", "limit"), [("max_bytes", "cluster_max_bytes"), ("max_session_bytes", "cluster_max_session_bytes")]
+)
+async def test_no_prompt_is_taken_beyond_a_bound(store: JetStreamStore, bound: str, limit: str) -> None:
+    store.append(journal(1, 3))
+    store.save_session(row())
+    await store.flush()
+    store.options = replace(store.options, **{bound: 200})
+    store._use().measured_s = -MEASURE_S  # pyright: ignore[reportPrivateUsage]
+    await store.look()
+    with pytest.raises(LimitReached, match=rf"{limit} = 200"):
+        await store.require_writable("ses_a")
+    store.append([event(4)])  # of a turn that runs
+    await store.flush("ses_a")
+    store.options = replace(store.options, **{bound: 2**30})
+    await store.require_writable("ses_a")

@@ -2,7 +2,8 @@
 
 delta     milliseconds from an agent's write of a piece to a client's read of it: without a cluster, at the server that runs the
           agent, and at another server; both clients read the same turn
-nodes     sessions and pieces a second of 1, 2 and 4 servers, each with SHARE of a processor; NATS and clients have the rest
+nodes     sessions and pieces a second of 1, 2, 4 and 8 servers, each with SHARE of a processor; NATS and clients have the rest
+idle      processor of a server without clients: alone, and while another one streams to its own client
 takeover  seconds from `kill -9` of a server to the end of its turn at a client of another server
 listed    a server that starts in a cluster with 100,000 sessions: its start, `GET /session`, its memory
 """
@@ -34,14 +35,15 @@ from tests.unit.store.store_contract import event
 from universal.session.values import SessionRecord
 
 PIECES, RATE = 2_000, 200
-SHARE = 0.25
+SHARE = 0.125
 PERIOD_US = 20_000
 WORK_S = 15.0
 WORKERS = 4
 """Clients of each server. Each creates a session and prompts it, again and again."""
 BURST = 200
 """Pieces of each answer."""
-SIZES = (1, 2, 4)
+SIZES = (1, 2, 4, 8)
+IDLE_S = 10.0
 KILLS = 5
 LISTED = 100_000
 WRITTEN_AT_ONCE = 500
@@ -157,6 +159,28 @@ def measure_nodes() -> None:
         )
 
 
+def measure_idle() -> None:
+    with Cluster() as cluster:
+        owner, other = cluster.start("owner"), cluster.start("other")
+        session = work.start_session(owner)
+        for what, deltas in (("nothing happens", 0), (f"another one streams {RATE} pieces a second", int(RATE * IDLE_S))):
+            with work.readers(owner, 1, kind="stamps") as reader:
+                began, cpu = time.monotonic(), cpu_s(other.pid)
+                if deltas:
+                    owner.prompt(session, deltas=deltas, rate=RATE)
+                    reader.results()
+                else:
+                    time.sleep(IDLE_S)
+                used, took = cpu_s(other.pid) - cpu, time.monotonic() - began
+            print(f"idle      {used / took * 1000:.1f} ms of processor a second while {what}")
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def measure_takeover() -> None:
     took: list[float] = []
     with Cluster() as cluster:
@@ -223,7 +247,13 @@ def measure_listed() -> None:
         print(f"listed    a new session in {(time.monotonic() - began) * 1000:.0f} ms; {mib(memory(late.pid)[0])} at the end")
 
 
-ROWS = {"delta": measure_delta, "nodes": measure_nodes, "takeover": measure_takeover, "listed": measure_listed}
+ROWS = {
+    "delta": measure_delta,
+    "nodes": measure_nodes,
+    "idle": measure_idle,
+    "takeover": measure_takeover,
+    "listed": measure_listed,
+}
 
 
 def main() -> None:

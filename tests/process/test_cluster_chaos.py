@@ -1,4 +1,4 @@
-"""A short run of `make cluster-chaos`: each kind of fault that a few seconds have room for, and all checks."""
+"""Short runs of `make cluster-chaos`: the kinds of faults that some seconds have room for, and all checks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pytest
 from tools.chaos.plan import Fault, Kind
 from tools.chaos.run import HOPPERS, Parameters, Run
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
+pytestmark = pytest.mark.timeout(300)
+
+SEEDS = (5, 19, 31)
+"""A full JetStream and a lost connection, a killed NATS server and a cut, a restart and a killed NATS server."""
 
 PLAN = (
     Fault(0.5, Kind.KILL, 1, 1.0),
@@ -19,6 +22,7 @@ PLAN = (
 )
 
 
+@pytest.mark.slow
 async def test_a_cluster_keeps_its_promises_under_faults(tmp_path: Path) -> None:
     lines: list[str] = []
     report = await Run(Parameters(nodes=2, sessions=8, seconds=6.0), tmp_path, lines.append, PLAN).run()
@@ -28,3 +32,11 @@ async def test_a_cluster_keeps_its_promises_under_faults(tmp_path: Path) -> None
     assert figures["prompts acknowledged"] >= 16
     assert figures["agents at the end"]
     assert figures["streams from begin to end"] == 2 + HOPPERS
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_short_run_of_a_seed_breaks_no_promise(tmp_path: Path, seed: int) -> None:
+    lines: list[str] = []
+    report = await Run(Parameters(nodes=2, sessions=6, seconds=12.0, seed=seed), tmp_path, lines.append).run()
+    assert not report.violations, "\n".join((*lines, *map(str, report.violations)))
+    assert report.figures["prompts acknowledged"]

@@ -354,16 +354,10 @@ class Settings(BaseModel):
     )
 
     cluster_name: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=100,
-        description="Name of this server for people, in errors and lists of the cluster; unset: the machine's name.",
+        default=None, min_length=1, max_length=100, description="Name of this server for people; unset: the machine's name."
     )
 
-    no_agents: bool = Field(
-        default=False,
-        description="Run no agents, as a front of a cluster. Sessions go to servers that have the directory and the agent.",
-    )
+    no_agents: bool = Field(default=False, description="Run no agents, as a front of a cluster: sessions go to other servers.")
 
     max_agents: int | None = Field(
         default=None,
@@ -390,15 +384,9 @@ class Settings(BaseModel):
         default=1, ge=1, le=5, description="Copies of each stream among the NATS servers, when it is created; 3 for a service."
     )
 
-    cluster_max_bytes: int | None = Field(
-        default=None,
-        ge=1,
-        description="Bytes on the disk of NATS from which on no prompt is taken. Running turns go on.",
-    )
+    cluster_max_bytes: int | None = Field(None, ge=1, description="Bytes on the disk of NATS beyond which no prompt is taken.")
 
-    cluster_max_session_bytes: int | None = Field(
-        default=None, ge=1, description="Bytes of a session's journal in NATS from which on it takes no prompt."
-    )
+    cluster_max_session_bytes: int | None = Field(None, ge=1, description="Bytes of a journal beyond which no prompt is taken.")
 
     cluster_credentials: Annotated[Path, AfterValidator(_existing_file)] | None = Field(
         default=None, description="File with the credentials of NATS (`.creds`)."

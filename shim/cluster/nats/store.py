@@ -557,7 +557,7 @@ class JetStreamStore(Ownership):
             opened.measured_s = now
             with suppress(StoreError):  # perhaps the account may not ask
                 opened.room = await opened.connection.room()
-        changes = [change for message in messages if (change := self._change(message)) is not None]
+        changes = [change for message in messages if (change := _change_of(opened, self.server_id, message)) is not None]
         lost = tuple(journal for journal in opened.lost if journal.lost_to is not None)
         all_ended = tuple(opened.ended)
         opened.lost.clear()
@@ -566,24 +566,6 @@ class JetStreamStore(Ownership):
         return Look(
             tuple(changes), all_ended, tuple([await _lost_session(opened.journals, journal) for journal in lost]), values, back
         )
-
-    def _change(self, message: Message) -> SessionChange | None:
-        """What an entry of a session says, if another server has written it and there is something to show."""
-        opened = self._use()
-        opened.seen = max(opened.seen, message.sequence)
-        record = decode_record(message.data)
-        journal = opened.journals.find(record.session_id)
-        if record.owner == self.server_id or (journal is not None and journal.is_ours and journal.revision > message.sequence):
-            return None
-        owner = opened.leases.live_servers.get(record.owner, ServerRef(record.owner))
-        if journal is not None and journal.is_ours:
-            opened.journals.lose(journal, owner)
-        elif record.is_deleted:
-            opened.journals.forget(record.session_id)
-        opened.note(record, message.sequence)
-        if record.row is None and not record.is_deleted:
-            return None
-        return SessionChange(record.session_id, owner, record.row, record.last)
 
     def dead(self) -> tuple[str, ...]:
         """Ids of servers on this data directory that were dead at this server's start."""
@@ -594,6 +576,24 @@ class JetStreamStore(Ownership):
         """Forget a dead server, of which nothing is left on this machine. Blocking."""
         if self._directory is not None:
             forget(self._directory, server_id)
+
+
+def _change_of(opened: _OpenStore, server_id: str, message: Message) -> SessionChange | None:
+    """What an entry of a session says, if another server has written it and there is something to show."""
+    opened.seen = max(opened.seen, message.sequence)
+    record = decode_record(message.data)
+    journal = opened.journals.find(record.session_id)
+    if record.owner == server_id or (journal is not None and journal.is_ours and journal.revision > message.sequence):
+        return None
+    owner = opened.leases.live_servers.get(record.owner, ServerRef(record.owner))
+    if journal is not None and journal.is_ours:
+        opened.journals.lose(journal, owner)
+    elif record.is_deleted:
+        opened.journals.forget(record.session_id)
+    opened.note(record, message.sequence)
+    if record.row is None and not record.is_deleted:
+        return None
+    return SessionChange(record.session_id, owner, record.row, record.last)
 
 
 def _overview(opened: _OpenStore, server_id: str) -> Overview:

@@ -97,6 +97,7 @@ class ClusterMember:
         self._peers.announce_offer(self.placement.offer)
         await self._changes.start(self._peers, self._store.server_id)
         services.hub.use_positions(places)
+        self._remotes.is_read = lambda: services.hub.stats().readers > 0 or sessions.deps.feed.listeners > 0
         look = sessions.others.look_now
         services.streams = ClusterStreams(
             Replays(self._store, sessions.index, self._remotes, look, places, self._peers, sessions.detached_state)

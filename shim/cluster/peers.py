@@ -217,6 +217,14 @@ class Peers(Protocol):
         """
         ...
 
+    async def attend(self, *, is_wanted: bool) -> bool:
+        """Be told of each message at once, or of some together. Out: whether it is told at once only from now on."""
+        ...
+
+    async def newest(self) -> int:
+        """The position of the last message of all journals. Raises StoreError."""
+        ...
+
     async def growths(self, after: int, until: int) -> Sequence[Growth]:
         """The messages between two positions that are still there, read from the store. Raises StoreError."""
         ...

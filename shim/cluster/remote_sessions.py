@@ -97,6 +97,8 @@ class RemoteSessions(StoredSessions[_Remote]):
         self._hole: tuple[int, int] | None = None
         """Messages of journals that were missing at the last look."""
         self._look_soon: Callable[[], None] = lambda: None
+        self.is_read: Callable[[], bool] = lambda: True
+        """Whether clients read at this server. If not, it is told of journals a moment later, which costs it less."""
 
     async def start(self, look_soon: Callable[[], None]) -> None:
         """Hear from now on which journals have grown."""
@@ -105,6 +107,12 @@ class RemoteSessions(StoredSessions[_Remote]):
             entry.row_sequence = self._deps.store.last_sequence(entry.record.id)
         since = await self._peers.watch(self._note_growth, self._note_read)
         self.places = Places(self._ownership.server_id, self._peers.epoch_of, since)
+
+    async def attend(self) -> None:
+        """Be told of each message at once, since a client comes, and take in before what has come without a client."""
+        with suppress(StoreError):  # then it is late, as while NATS is away
+            if await self._peers.attend(is_wanted=True):
+                await self.read_words(await self._peers.newest())
 
     async def close(self) -> None:
         """Stop reading."""
@@ -397,6 +405,7 @@ class RemoteSessions(StoredSessions[_Remote]):
         places = self.places
         if places is None:
             return
+        await self._peers.attend(is_wanted=self.is_read())
         places.look_for_orphans(self._peers.is_orphan)
         for session_id in places.exception_ids():
             entry = self._index.find(session_id)

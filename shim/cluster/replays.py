@@ -202,6 +202,10 @@ class Replays:
         hole = self._places.hole()
         return hole is None or hole[1] <= position or first == self._places.last_until(session_id, position) + 1
 
+    async def attend(self) -> None:
+        """Hear at once what other servers write, because a client comes."""
+        await self._remotes.attend()
+
     async def freshen_requests(self) -> None:
         """Let the open requests of other servers' sessions be as they are now."""
         await self._remotes.freshen_requests()

@@ -52,6 +52,7 @@ class ClusterStreams(Streams):
         """
         with suppress(TimeoutError):  # requests that may have been answered are not shown then
             async with asyncio.timeout(REPLAY_S):
+                await self._replays.attend()
                 await self._replays.freshen_requests()
         viewpoint: Viewpoint | None = None
         if last_event_id:  # the hub has not seen what was stored elsewhere while nobody listened here

@@ -358,6 +358,7 @@ class ClusterNode:
                 assert remotes is not None
                 assert remotes.places is not None
                 self.hub.use_positions(remotes.places)
+                remotes.is_read = lambda: not self.is_quiet or self.hub.stats().readers > 0
                 replays = Replays(self.store, index, remotes, look, remotes.places, self._peers, self.manager.detached_state)
                 self.streams = ClusterStreams(replays)
                 self.is_ready = True

@@ -387,8 +387,8 @@ class Connection:
         except (TimeoutError, nats.errors.Error, OSError) as error:
             raise self._unavailable(f"use {subject}", error) from error
 
-    async def subscribe(self, subject: str, receive: Callable[[Parcel], Awaitable[None]]) -> None:
-        """Call a function with each message to a subject, one after the other, until the connection is closed."""
+    async def subscribe(self, subject: str, receive: Callable[[Parcel], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        """Call a function with each message to a subject, one after the other. Returns what ends that."""
 
         async def pass_on(message: Msg) -> None:
             try:
@@ -397,7 +397,13 @@ class Connection:
                 log.warning("cluster.message_not_answered", subject=subject, error=str(error))
 
         client = await self._ready()
-        await client.subscribe(subject, cb=pass_on)  # pyright: ignore[reportUnknownMemberType] - of its `future`
+        subscription = await client.subscribe(subject, cb=pass_on)  # pyright: ignore[reportUnknownMemberType] - of its `future`
+
+        async def end() -> None:
+            with suppress(nats.errors.Error, OSError):
+                await subscription.unsubscribe()
+
+        return end
 
     @asynccontextmanager
     async def inbox(self, size: int) -> AsyncGenerator[tuple[str, asyncio.Queue[Parcel]]]:

@@ -58,6 +58,8 @@ STARTS = 512
 """Maximum places of a journal that are kept, from which it can be read."""
 PAGES_AT_ONCE = 16
 """Pages of a checkpoint that are read at the same time."""
+GATHER_S = 0.25
+"""Seconds in which words for servers without readers are gathered. Each costs them a tenth then of what a message does."""
 START_EVENTS = 64
 """Minimum events between two of them."""
 APPEND_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -194,6 +196,9 @@ class Journals:
         """Session of which nothing else is known -> the last event of its journal. Most sessions of a cluster are such."""
         self.sizes: dict[str, int] = {}
         """Session -> bytes of its journal, as its last entry says; of ours as they are."""
+        self._words: list[list[object]] = []
+        """What servers without readers are not told yet."""
+        self._gathering: asyncio.Task[None] | None = None
         self.append_s = Histogram(APPEND_BUCKETS_S)
         """Seconds until an append was acknowledged."""
         self.refused_appends = 0
@@ -488,10 +493,30 @@ class Journals:
         return True
 
     async def _announce_growth(self, journal: Journal, envelope: Envelope, position: int) -> None:
-        """Tell all servers what was written."""
+        """Tell all servers what was written: those at which a client reads at once, the others soon."""
         word = [self._server_id, journal.session_id, envelope.first, envelope.stored_last, position, envelope.epoch]
+        self._words.append(word)
+        if self._gathering is None or self._gathering.done():
+            self._gathering = asyncio.create_task(self._gather(), name="tell of journals")
         with suppress(StoreError):  # others look once a second
             await self._connection.publish(self._layout.growth, json.dumps(word).encode())
+
+    async def _gather(self) -> None:
+        await asyncio.sleep(GATHER_S)
+        await self._announce_words()
+
+    async def _announce_words(self) -> None:
+        words, self._words = self._words, []
+        if words:
+            with suppress(StoreError):
+                await self._connection.publish(self._layout.growths, json.dumps(words).encode())
+
+    async def close(self) -> None:
+        """Tell the others what they were not told yet."""
+        if self._gathering is not None:
+            self._gathering.cancel()
+            await asyncio.wait([self._gathering])
+        await self._announce_words()
 
     async def _explain_refusal(self, journal: Journal, subject: str) -> None:
         """Find out why an append was refused: it is stored already, NATS still works on it, or the session is lost."""

@@ -114,6 +114,8 @@ class Layout:
         self.reserve = Stream(f"{prefix}_reserve", f"{prefix}.reserve")
         self.growth = f"{prefix}.growth"
         """The subject on which owners tell that a journal has grown. No stream stores it."""
+        self.growths = f"{prefix}.growths"
+        """The subject on which they tell the same of some time together, for servers at which no client reads."""
         self.renewal = f"{prefix}.renewal"
         """The subject on which servers tell that they have renewed their lease, or ended one. No stream stores it."""
         self.talk = f"{prefix}.talk"

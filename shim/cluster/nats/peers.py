@@ -1,6 +1,7 @@
 """The other servers of a cluster: what this one asks of them (`commands.py`, `pipes.py`), and what they tell each other.
 
-owner  -> PREFIX.growth    a message of a journal is stored
+owner  -> PREFIX.growth    a message of a journal is stored; heard by servers at which clients read
+owner  -> PREFIX.growths   those of GATHER_S together; heard by all
 server -> its lease        what it can take
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import structlog
@@ -26,6 +27,8 @@ from shim.store.servers import ServerRef
 
 READ_TRIES = 20
 """Tries to read messages of whose numbers this server has heard. A copy of the stream may be behind for a moment."""
+HEARD = 65_536
+"""Maximum messages that are remembered as heard of at once."""
 READ_AGAIN_S = 0.05
 """Seconds between two of them."""
 
@@ -57,6 +60,11 @@ class JetStreamPeers:
         self.commands = Commands(connection, layout, server_id)
         self._pipes = Pipes(connection, layout, server_id)
         self._on_read: Callable[[Growth], None] | None = None
+        self._on_growth: Callable[[Growth], None] = lambda growth: None
+        self._end_attention: Callable[[], Awaitable[None]] | None = None
+        self._attending = asyncio.Lock()
+        self._heard: set[int] = set()
+        """Messages of which this server was told at once, until it is told again of some together."""
 
     def ask(self, server: ServerRef, command: Command) -> AbstractAsyncContextManager[Answer]:
         """Let another server do a command."""
@@ -81,16 +89,44 @@ class JetStreamPeers:
 
     async def watch(self, on_growth: Callable[[Growth], None], on_read: Callable[[Growth], None]) -> int:
         """Call a function soon after a server has written to a journal. Returns the position of the last message before."""
-        self._on_read = on_read
+        self._on_read, self._on_growth = on_read, on_growth
+        await self._connection.subscribe(self._layout.growths, self._hear_some)
+        await self.attend(is_wanted=True)
+        return await self.newest()
 
-        async def receive(parcel: Parcel) -> None:
-            by, session_id, first, last, position, epoch = json.loads(parcel.data)
-            if by != self._server_id and last >= first:
-                self._journals.note_last(session_id, last)
-            on_growth(Growth(session_id, first, last, position, epoch, by == self._server_id))
+    async def attend(self, *, is_wanted: bool) -> bool:
+        """As `Peers.attend`."""
+        async with self._attending:
+            end = self._end_attention
+            if is_wanted and end is None:
+                self._end_attention = await self._connection.subscribe(self._layout.growth, self._hear_one)
+            elif not is_wanted and end is not None:
+                self._end_attention = None
+                await end()
+            return is_wanted and end is None
 
-        await self._connection.subscribe(self._layout.growth, receive)
+    async def newest(self) -> int:
+        """As `Peers.newest`."""
         return await self._connection.last_sequence(self._layout.journal)
+
+    async def _hear_one(self, parcel: Parcel) -> None:
+        word = json.loads(parcel.data)
+        if len(self._heard) >= HEARD:  # of servers of a version that tells them once
+            self._heard.clear()
+        self._heard.add(word[4])
+        self._note_word(*word)
+
+    async def _hear_some(self, parcel: Parcel) -> None:
+        for word in json.loads(parcel.data):
+            if word[4] in self._heard:
+                self._heard.discard(word[4])
+            else:
+                self._note_word(*word)
+
+    def _note_word(self, by: str, session_id: str, first: int, last: int, position: int, epoch: int) -> None:
+        if by != self._server_id and last >= first:
+            self._journals.note_last(session_id, last)
+        self._on_growth(Growth(session_id, first, last, position, epoch, by == self._server_id))
 
     def note_read(self, session_id: str, envelope: Envelope, position: int) -> None:
         """Tell the watcher of the journals that this server has read a message."""

@@ -271,6 +271,7 @@ class JetStreamStore(Ownership):
         try:
             await opened.peers.close()
             await opened.lanes.close()
+            await opened.journals.close()
         finally:
             await opened.leases.stop()
             await opened.connection.close()  # its last messages still find the store open

@@ -52,6 +52,9 @@ class FakeReplays:
         self._gaps = gaps
         self._repeats = repeats
         self._error = error
+
+    async def attend(self) -> None:
+        pass
         self.reads = self.most_reads = 0
 
     async def freshen_requests(self) -> None:

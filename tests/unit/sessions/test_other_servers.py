@@ -61,7 +61,11 @@ class FakeCluster:
             nodes=lambda: (),
             growths_of=self.growths_of,
             is_orphan=lambda session_id: False,
+            attend=self.attend,
         )
+
+    async def attend(self, *, is_wanted: bool) -> bool:
+        return False
 
     async def growths_of(self, session_id: str, after: int) -> list[Growth]:
         return [message for message in self.messages if message.session_id == session_id and message.position > after]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -68,3 +70,36 @@ async def test_messages_of_a_journal_are_noted_before_their_reader_gets_them(sto
     assert not found
     await store.brief("ses_a", 0, 10)
     assert [(growth.session_id, growth.first, growth.last, growth.is_ours) for growth in found] == [("ses_a", 1, 2, True)]
+
+
+async def test_a_server_without_readers_hears_of_some_messages_together(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message is noted once, whether it was told at once or together with others, and also while that changes."""
+    found, parcels = list[Growth](), list[int]()
+    real = JetStreamPeers._hear_some
+
+    async def hear_some(self: JetStreamPeers, parcel: Any) -> None:
+        parcels.append(len(json.loads(parcel.data)))
+        await real(self, parcel)
+
+    monkeypatch.setattr(JetStreamPeers, "_hear_some", hear_some)
+    await store.peers.watch(found.append, lambda growth: None)
+
+    async def write(first: int, until: int) -> None:
+        for number in range(first, until):
+            other_store.append([event(number)])
+            await other_store.flush()
+        async with asyncio.timeout(10):
+            while sum(parcels) < until - 1:
+                await asyncio.sleep(0.01)
+
+    assert not await store.peers.attend(is_wanted=True), "it is told at once from the begin"
+    await write(1, 5)
+    await store.peers.attend(is_wanted=False)
+    parcels_before = len(parcels)
+    await write(5, 25)
+    assert len(parcels) - parcels_before < 20
+    assert await store.peers.attend(is_wanted=True)
+    await write(25, 30)
+    assert [growth.first for growth in found] == list(range(1, 30))

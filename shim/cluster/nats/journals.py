@@ -196,7 +196,7 @@ class Journals:
         """Session of which nothing else is known -> the last event of its journal. Most sessions of a cluster are such."""
         self.sizes: dict[str, int] = {}
         """Session -> bytes of its journal, as its last entry says; of ours as they are."""
-        self._words: list[list[object]] = []
+        self._words: list[Sequence[object]] = []
         """What servers without readers are not told yet."""
         self._gathering: asyncio.Task[None] | None = None
         self.append_s = Histogram(APPEND_BUCKETS_S)
@@ -501,11 +501,8 @@ class Journals:
         with suppress(StoreError):  # others look once a second
             await self._connection.publish(self._layout.growth, json.dumps(word).encode())
 
-    async def _gather(self) -> None:
-        await asyncio.sleep(GATHER_S)
-        await self._announce_words()
-
-    async def _announce_words(self) -> None:
+    async def _gather(self, wait_s: float = GATHER_S) -> None:
+        await asyncio.sleep(wait_s)
         words, self._words = self._words, []
         if words:
             with suppress(StoreError):
@@ -516,7 +513,7 @@ class Journals:
         if self._gathering is not None:
             self._gathering.cancel()
             await asyncio.wait([self._gathering])
-        await self._announce_words()
+        await self._gather(0)
 
     async def _explain_refusal(self, journal: Journal, subject: str) -> None:
         """Find out why an append was refused: it is stored already, NATS still works on it, or the session is lost."""

@@ -229,6 +229,16 @@ async def place(tmp_path: Path, project: Path, agents: FakeAgents, monkeypatch: 
     await services.store.close()
 
 
+class NoAgentsSessions:
+    """As `NativeSessions`, where agents' own programs have none."""
+
+    async def records(self, directory: str, search: str | None) -> Sequence[SessionRecord]:
+        return ()
+
+    async def open_listed(self, session_id: str) -> bool:
+        return False
+
+
 def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) -> tuple[Services, FakeSessions]:
     """Services with fakes for agents and sessions."""
     clock = ManualClock()
@@ -245,6 +255,7 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
     services = Services(settings, clock, ids, store)
     services.agents = cast("Any", agents)
     services.hub, services.host, services.sessions = hub, host, cast("Any", sessions)
+    services.native_sessions = cast("Any", NoAgentsSessions())
     services.streams = Streams()
     services.projects, services.worktrees = projects, worktrees
     services.config = ConfigFiles(home, {"USER": "someone", "HOME": str(home)})

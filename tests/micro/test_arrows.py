@@ -159,6 +159,7 @@ def stamp(facts: list[Fact]) -> list[UniversalEvent]:
                 "native_session_id": None,
                 "source": Source.DAEMON if fact.synthetic else Source.AGENT,
                 "synthetic": fact.synthetic,
+                "by": None,
                 "type": fact.type,
                 "data": fact.data,
                 "raw": fact.raw,

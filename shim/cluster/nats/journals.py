@@ -136,7 +136,7 @@ class Journal:
     position  number of the journal's last message, of a session of ours
     revision  number of the entry `record`
     is_new    its entry was made here, and nothing was appended
-    is_deleted  this server has deleted it, and has no new session of this id
+    is_deleted  it is deleted, and this server has no new session of this id
     lost_to   the server that has taken it from us
     lost_at   the last event that was acknowledged to us then
     owning    held while this server takes the session or gives it away
@@ -239,8 +239,14 @@ class Journals:
             journal.last = journal.stored = max(journal.stored, last)
 
     def forget(self, session_id: str) -> None:
-        """Forget a session that another server has deleted, unless it is created anew here at this moment."""
+        """Forget a session that another server has deleted, unless it is created anew here at this moment.
+
+        One that was lost is forgotten when its loss is confirmed: until then what is written to it must not make it anew.
+        """
         journal = self.find(session_id)
+        if journal is not None and journal.lost_to is not None:
+            journal.is_deleted = True
+            return
         if journal is not None and (journal.owning.locked() or self._is_queued(session_id)):
             return
         self._pages.remove(session_id)
@@ -376,6 +382,8 @@ class Journals:
         """Treat a lost session like any other one that another server has, from now on."""
         if (journal := self.find(session_id)) is not None:
             journal.lost_to = None
+            if journal.is_deleted:
+                self.forget(session_id)
 
     async def last_of_ours(self, journal: Journal) -> int:
         """The last event of a lost session that this server has written, also if the answer was lost. Raises StoreError."""

@@ -23,7 +23,7 @@ READING = frozenset({"GET", "HEAD"})
 
 
 class Quota(NamedTuple):
-    """The most that a person may use (`shim.sessions.quotas`); 0: any."""
+    """The most that a person may use (`shim.sessions.index.accounts`); 0: any."""
 
     max_running: int = 0
     max_queued: int = 0

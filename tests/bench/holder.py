@@ -32,6 +32,8 @@ for line in sys.stdin:
     print("end", flush=True)
 """
 SINGLE, PAUSE_S, FLOOD = 2_000, 0.002, 200_000
+READY_S = 1.0
+"""For the next holder to start: in the product it has waited long before an agent needs it."""
 
 
 class Lines:
@@ -67,7 +69,7 @@ async def run_agent(folder: Path | None, lines: Lines, starts_ms: list[float]) -
     hold = None if folder is None else new_hold(folder)
     if hold is not None:
         hold.starts.begin()
-        await asyncio.sleep(1)
+        await asyncio.sleep(READY_S)
     began = time.monotonic()
     if hold is None:
         process = await AgentProcess.spawn(spec, os.environ, on_lines=lines.take, on_exit=end)

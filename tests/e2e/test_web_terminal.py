@@ -32,12 +32,16 @@ INK = f"""(() => {{
 """The terminal is drawn on a canvas, so what is seen of it is counted: bright pixels, which are letters."""
 
 
-@pytest.fixture
-def browser(server: Bench) -> Iterator[Browser]:
+def browsers(server: Bench) -> Iterator[Browser]:
     made = Browser(server.place, f"browser-{os.urandom(3).hex()}")
     webui.know_project(made, server.place)
     yield made
     made.close()
+
+
+@pytest.fixture
+def browser(server: Bench) -> Iterator[Browser]:
+    yield from browsers(server)
 
 
 def type_line(browser: Browser, line: str) -> None:
@@ -103,10 +107,7 @@ def test_exit_ends_it(server: Bench, browser: Browser) -> None:
 
 @pytest.fixture
 def browser_of_two(two_servers: Bench) -> Iterator[Browser]:
-    made = Browser(two_servers.place, f"browser-{os.urandom(3).hex()}")
-    webui.know_project(made, two_servers.place)
-    yield made
-    made.close()
+    yield from browsers(two_servers)
 
 
 @pytest.fixture

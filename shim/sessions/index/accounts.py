@@ -1,5 +1,6 @@
-"""Counts what each person uses, and holds them to their quotas (`shim.sessions.quotas`).
+"""Counts what each person uses, and holds them to their quotas: agents at work, prompts that wait, USD a day (of UTC).
 
+A turn counts for the person whose prompt its agent was given last; what agents start counts for whom they work.
 Turns of other servers of a cluster count by their sessions' rows, costs by a stored value of each server.
 """
 
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from shim.lib.clock import Clock
 from shim.lib.errors import LimitReached
@@ -15,7 +16,8 @@ from shim.lib.tasks import DOER, doer
 from shim.sessions.feed import SessionChanges
 from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
-from shim.sessions.quotas import ACCOUNT, Quota, Usage
+from shim.sessions.session.dependencies import Usage
+from shim.sessions.session.session_state import ACCOUNT
 from shim.store.base import Store
 from universal.lib.jsonvalue import arr, obj, text
 from universal.session.changes import TurnEnded
@@ -23,6 +25,19 @@ from universal.session.changes import TurnEnded
 NAMESPACE = "spending"
 """The store's namespace for costs: `SERVER PERSON` -> day and USD."""
 ADVICE = "Whoever runs the server can change it: opencode-shim people change {name} --{option}."
+
+
+class Quota(Protocol):
+    """The most that a person may use; 0: any."""
+
+    @property
+    def max_running(self) -> int: ...
+
+    @property
+    def max_queued(self) -> int: ...
+
+    @property
+    def max_cost_day(self) -> float: ...
 
 
 class Accounts:

@@ -34,7 +34,7 @@ class PendingPrompt:
     `refused`: why no agent can get it (unknown model or agent); it fails when its turn comes. Empty if it is valid.
     `unattended_policy`, `caps`: the prompt's policy for unanswered requests and its caps, or None.
     `retries`: how often the agent was asked again for an answer in the prompt's schema.
-    `account`: the named person for whom it counts (`shim.sessions.quotas`), or "".
+    `account`: the named person for whom it counts (`shim.sessions.index.accounts`), or "".
     """
 
     item: Item

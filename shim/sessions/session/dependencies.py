@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from shim.agents.command_files import CommandFiles
 from shim.agents.directory import AgentDirectory
@@ -25,7 +25,6 @@ from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
 from shim.sessions.placement import Placement
-from shim.sessions.quotas import Quotas
 from shim.sessions.session.tape import Tapes
 from shim.store.base import Store
 from universal.permissions import DirectoryRules
@@ -33,6 +32,34 @@ from universal.refusals import Kind
 from universal.sandbox import Level
 from universal.tools.accesses import Place
 from universal.unattended_policy import WAIT, UnattendedPolicy
+
+
+class Usage(NamedTuple):
+    """What a person uses. `running`: sessions in which an agent works for them, or will."""
+
+    running: frozenset[str]
+    queued: int
+    cost_day: float
+
+
+class Quotas(Protocol):
+    """The quotas of all people."""
+
+    async def start(self) -> None:
+        """Read what was spent."""
+        ...
+
+    async def check(self, session_id: str) -> None:
+        """Refuse a prompt early, as `admit` does."""
+        ...
+
+    def admit(self, session_id: str) -> str:
+        """The person for whom a prompt counts; "" for nobody. Raises LimitReached at their quota."""
+        ...
+
+    def usage(self, name: str) -> Usage:
+        """What a person uses now, and has spent today."""
+        ...
 
 
 async def _place_as_written(directory: str) -> Place:

@@ -24,7 +24,6 @@ from shim.sessions.feed import ChangeFeed
 from shim.sessions.prompts.instructions import Instructions
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PendingPrompts
-from shim.sessions.quotas import ACCOUNT
 from shim.sessions.session.exit_errors import PROMPT_LOST
 from shim.sessions.session.session_journal import SessionJournal
 from shim.store.base import Store
@@ -153,6 +152,8 @@ log = structlog.get_logger()
 
 # --- the state of a session -------------------------------------------------------------------------------------
 
+ACCOUNT = "account"
+"""Key of the fact for whom a session's running or last turn counts, and what the session had cost before it (USD)."""
 OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome in OpenCode 2. Other reasons mean `failed`."""
 OF_A_TURN = ("outcome", "idle", ACCOUNT)
@@ -230,7 +231,7 @@ class SessionState:
     """
 
     account = ""
-    """The named person for whom the next or running turn counts (`shim.sessions.quotas`), or ""."""
+    """The named person for whom the next or running turn counts (`shim.sessions.index.accounts`), or ""."""
 
     def __init__(
         self,

@@ -135,3 +135,30 @@ async def test_a_new_session_is_not_mixed_with_the_rest_of_a_deleted_one(
     again.append([event(1, raw="new")])
     assert [one.raw for one in await again.events("ses_a")] == ["new"]
     await again.close()
+
+
+@pytest.mark.parametrize("heard", ["by a refused append", "by a look"])
+async def test_a_session_that_was_lost_and_then_deleted_does_not_come_back(
+    store: JetStreamStore, other_store: JetStreamStore, heard: str
+) -> None:
+    """The agent here works on until the loss is dealt with, and what it stores must not pass for a new session."""
+    store.save_session(row())
+    store.append(journal(1, 3))
+    await store.flush()
+    await other_store._use().leases.end(store.server_id)  # pyright: ignore[reportPrivateUsage] - as if it had been cut off
+    await other_store.look()
+    await other_store.claim("ses_a")
+    if heard == "by a refused append":
+        store.append([event(4)])
+        await store.flush()
+    other_store.delete_session("ses_a")
+    await other_store.flush()
+    assert [lost.session_id for lost in (await store.look()).lost] == ["ses_a"]
+    store.append(journal(4, 5))
+    store.save_session(row(updated_ms=1))
+    await store.flush()
+    assert await other_store.sessions() == []
+    store.confirm_loss("ses_a")
+    with pytest.raises(SessionNotFound):
+        await store.claim("ses_a")
+    assert await store.sessions() == []

@@ -17,7 +17,7 @@ from shim.cluster.nats.connection import Connection, Page
 from shim.cluster.nats.layout import ClusterOptions, Stream
 from shim.cluster.nats.store import MEASURE_S, JetStreamStore
 from shim.cluster.transfer import copy
-from shim.lib.errors import LimitReached, SessionElsewhere, SessionNotFound, StoreError
+from shim.lib.errors import LimitReached, SessionElsewhere, StoreError
 from shim.store.base import Checkpoint
 from shim.store.ownership import ClaimedSession
 from shim.store.servers import ServerRef, present
@@ -225,32 +225,6 @@ async def test_a_lost_session_can_be_claimed_again_when_its_new_owner_is_gone(
     store.append([event(1)])
     await store.flush("ses_a")
     assert (await store.look()).lost == ()
-
-
-@pytest.mark.parametrize("heard", ["by a refused append", "by a look"])
-async def test_a_session_that_was_lost_and_then_deleted_does_not_come_back(
-    store: JetStreamStore, other_store: JetStreamStore, heard: str
-) -> None:
-    """The agent here works on until the loss is dealt with, and what it stores must not pass for a new session."""
-    store.save_session(row())
-    store.append(journal(1, 3))
-    await store.flush()
-    await end_lease(store, by=other_store)
-    await other_store.claim("ses_a")
-    if heard == "by a refused append":
-        store.append([event(4)])
-        await store.flush()
-    other_store.delete_session("ses_a")
-    await other_store.flush()
-    assert [lost.session_id for lost in (await store.look()).lost] == ["ses_a"]
-    store.append(journal(4, 5))
-    store.save_session(row(updated_ms=1))
-    await store.flush()
-    assert await other_store.sessions() == []
-    store.confirm_loss("ses_a")
-    with pytest.raises(SessionNotFound):
-        await store.claim("ses_a")
-    assert await store.sessions() == []
 
 
 async def test_sessions_of_a_server_that_is_back_belong_to_it_again(store: JetStreamStore, other_store: JetStreamStore) -> None:

@@ -148,7 +148,10 @@ class Leases:
         for stream in self._buckets:
             message = await self._connection.last(stream, self._layout.server_key(server_id, stream))
             if message is not None:
-                return _node(server_id, message.data).ref
+                node = _node(server_id, message.data)
+                if server_id in self._living:  # its word of this renewal may come after this answer
+                    self._living[server_id] = node
+                return node.ref
         return None if self._may_judge else self.live_servers.get(server_id)
 
     @property

@@ -307,8 +307,7 @@ def _route(bound: BoundOperation) -> Callable[[web.Request], Awaitable[web.Strea
             try:
                 result = await bound.handler(**await arguments(bound, request))
             except SessionNotFound as error:
-                await open_listed(request, error)
-                result = await bound.handler(**await arguments(bound, request))
+                result = await open_and_perform(bound, request, error)
             return to_response(result)
         except RequestError as error:
             if bound.on_refusal is not None:
@@ -318,11 +317,17 @@ def _route(bound: BoundOperation) -> Callable[[web.Request], Awaitable[web.Strea
     return route
 
 
-async def open_listed(request: web.Request, error: SessionNotFound) -> None:
-    """Open the conversation of an agent's own program that a list has shown under an unknown id. Raises the error if none."""
-    is_allowed = person_of(request).may("admin")  # as for the list of these conversations
+async def open_and_perform(
+    bound: BoundOperation, request: web.Request, error: SessionNotFound, rewritten: Rewrite | None = None
+) -> object:
+    """Open the conversation of an agent's own program that a list has shown under an unknown id, and perform the operation again.
+
+    In: `rewritten`, as `arguments` has it. Raises the error if there is none. Only admins see such lists.
+    """
+    is_allowed = person_of(request).may("admin")
     if not is_allowed or not await request.app[SERVICES].native_sessions.open_listed(error.session_id):
         raise error
+    return await bound.handler(**await arguments(bound, request, rewritten))
 
 
 async def arguments(bound: BoundOperation, request: web.Request, rewritten: Rewrite | None = None) -> dict[str, object]:

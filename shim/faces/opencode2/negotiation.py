@@ -19,7 +19,7 @@ from aiohttp import web
 from shim.faces.opencode2.dialects import DIALECTS, PREVIEW, V2_0, Dialect, dialect_of_body
 from shim.faces.opencode2.face import FACE
 from shim.http.access import READING
-from shim.http.operation import SERVICES, BoundOperation, add_route, arguments, open_listed, to_response
+from shim.http.operation import SERVICES, BoundOperation, add_route, arguments, open_and_perform, to_response
 from shim.http.operations import OpenCode2Operation, RequestInput
 from shim.lib.errors import InvalidRequest, SessionNotFound
 
@@ -93,8 +93,7 @@ async def _answer(request: web.Request, bound: BoundOperation, dialect: Dialect)
     try:
         result = await bound.handler(**await arguments(bound, request, convert))
     except SessionNotFound as error:
-        await open_listed(request, error)
-        result = await bound.handler(**await arguments(bound, request, convert))
+        result = await open_and_perform(bound, request, error, convert)
     if not isinstance(result, web.StreamResponse) and result is not None:
         result = dialect.answer(bound.id, result)
     return to_response(result)

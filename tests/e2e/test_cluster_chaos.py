@@ -9,7 +9,7 @@ import pytest
 from tools.chaos.plan import Fault, Kind
 from tools.chaos.run import HOPPERS, Parameters, Run
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 SEEDS = (5, 19, 31)
 """A full JetStream and a lost connection, a killed NATS server and a cut, a restart and a killed NATS server."""
@@ -22,7 +22,7 @@ PLAN = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_cluster_keeps_its_promises_under_faults(tmp_path: Path) -> None:
     lines: list[str] = []
     report = await Run(Parameters(nodes=2, sessions=8, seconds=6.0), tmp_path, lines.append, PLAN).run()

@@ -90,7 +90,9 @@ def test_a_quick_command_takes_a_quarter_of_a_second_of_the_processor(
         before = cpu_s()
         run(tmp_path, YARD, [], {})
         yards.append(cpu_s() - before)
-    assert min(spent) < YARDS * min(yards), (spent, yards)
+        if min(spent) < YARDS * min(yards):
+            return
+    raise AssertionError((spent, yards))
 
 
 @pytest.mark.parametrize("group", ["", "config", "service", "cluster", "pair", "alias"])

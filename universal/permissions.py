@@ -164,6 +164,8 @@ class Access:
     opaque      True: what the call does is known only from a title
     implied     True: only written rules concern it, no default (a shell command that reads a file)
     again       True: the call itself once more, by the rules of its kind. A person is asked about one of the two
+    hidden      True: the patterns are what a program perhaps runs, reads or writes. Only rules that name something concern them,
+                and a person is asked about what these deny: nobody knows whether it happens
     folds_case  True: the patterns are names on a disk to which `.ENV` is `.env` (macOS), so the stricter of both answers counts
     agent       the only agent to which `always` applies, for a tool that is no tool of OpenCode; "" for all agents
     """
@@ -176,6 +178,7 @@ class Access:
     opaque: bool = False
     implied: bool = False
     again: bool = False
+    hidden: bool = False
     folds_case: bool = False
     agent: str = ""
 
@@ -223,7 +226,18 @@ class Policy:
             action = folded if folded in ("deny", "ask") else action
         return "ask" if UNREAD_RULES in self.config and action != "deny" else action
 
+    def as_asked(self, access: Access) -> Access:
+        """What a person is asked about: of hidden patterns those that a rule denies or asks about. "Always" covers them alone."""
+        if not access.hidden:
+            return access
+        rules = (*self.config, *self.session, *self.grants)
+        relevant = [rule for rule in rules if rule.pattern.strip("*?/ ") and matches(rule.permission, access.permission)]
+        patterns = tuple([command for command in access.patterns if _last_match(command, relevant) in ("deny", "ask")])
+        return replace(access, patterns=patterns, always=tuple([one for one in patterns if not _WILDCARDS & set(one)]))
+
     def _action(self, access: Access) -> Action | None:
+        if access.hidden:
+            return "ask" if self.as_asked(access).patterns else "allow"
         user_rules = (*self.config, *self.session)
         if "deny" in (decide(access.permission, access.patterns, rules) for rules in (self.config, user_rules)):
             return "deny"

@@ -1,4 +1,4 @@
-"""A fault in a file of permission rules, as a person meets it in the TUI 1.18.33 with the real Claude Code."""
+"""Rules that do not say plainly what they mean, as a person meets them in the TUI 1.18.33 with the real Claude Code."""
 
 from __future__ import annotations
 
@@ -27,3 +27,21 @@ def test_the_file_is_named_before_the_first_prompt_and_a_call_is_asked_about_onc
         terminal.key("Enter", pause_s=0.5)
         wait_for_turns(terminal)
     assert (project / "made.txt").exists()
+
+
+def test_a_command_that_another_program_runs_is_asked_about(server: Bench) -> None:
+    """`touch` is denied, and `my-wrapper` is in nobody's table: it runs what stands behind it."""
+    project = server.place.project
+    (project / "opencode.json").write_text('{"permission": {"bash": {"*": "allow", "touch *": "deny"}}}')
+    wrapper = project / "my-wrapper"
+    wrapper.write_text('#!/bin/sh\nexec "$@"\n')
+    wrapper.chmod(0o755)
+    with closing(tui(server.place, server.url)) as terminal:
+        terminal.submit("[scene:bash:./my-wrapper touch wrapped.txt] make it")
+        terminal.wait(("Do you trust them",), 40)
+        terminal.key("Enter", pause_s=0.5)
+        terminal.wait(("Permission required", r"my-wrapper touch wrapped\.txt"), 60)
+        assert not (project / "wrapped.txt").exists()
+        terminal.key("Enter", pause_s=0.5)
+        wait_for_turns(terminal)
+    assert (project / "wrapped.txt").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from universal.permissions import Rule, decide
+from universal.permissions import Access, Action, Policy, Rule, decide
 from universal.shell import is_read_only, parse_shell_line
 
 ECHO_ONLY = (Rule("bash", "*", "deny"), Rule("bash", "echo *", "allow"))
@@ -250,6 +250,71 @@ def test_paths_of_a_line(line: str, paths: tuple[str, ...], known: bool) -> None
 def test_a_deny_holds_for_wrapped_commands_and_other_spellings(line: str) -> None:
     rules = (Rule("bash", "*", "allow"), Rule("bash", "rm *", "deny"))
     assert decide("bash", parse_shell_line(line).commands, rules) == "deny"
+
+
+HIDING = [
+    "{}", "/usr/bin/{}", "uv run {}", "poetry run -q {}", "npx {}", "npm exec -- {}", "yarn {}", "direnv exec . {}", "proxychains4 -q {}",
+    "dbus-run-session -- {}", "hyperfine '{}'", "script -qc '{}' /dev/null", "tmux new -d '{}'", "docker run --rm x {}", "ssh host {}",
+    "ssh host 'cd x && {}'", "my-wrapper --level=3 {}", "./run.sh {}", "prlimit --nproc=9 /usr/bin/{}", "gtimeout 5 {}", "faketime x {}",
+    "nodemon --exec='{}'", "python3 -c 'import os; os.system(\"{}\")'", "awk 'BEGIN{{system(\"{}\")}}'", "bash -c 'my-wrapper {}'",
+]  # fmt: skip
+"""Lines in which a program that is in no table runs a command: public reports of agents name some of them, and there is no end."""
+
+
+@pytest.mark.parametrize("action", ["deny", "ask"])
+@pytest.mark.parametrize("line", HIDING)
+def test_a_command_that_a_program_perhaps_runs_is_not_allowed_unasked(line: str, action: Action) -> None:
+    rules = (Rule("bash", "*", "allow"), Rule("bash", "git push*", action))
+    found = parse_shell_line(line.format("git push origin"))
+    hidden = Policy(config=rules).action(Access("bash", found.hidden, hidden=True))
+    assert hidden == "ask" or (decide("bash", found.commands, rules) == action)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo git push",
+        "git commit -m 'git push'",
+        "docker rm x",
+        "grep -rn 'git push' docs",
+        "npm run push",
+        "git log --grep 'git push'",
+    ],
+)
+def test_a_word_that_is_no_command_hides_none(line: str) -> None:
+    rules = (Rule("bash", "*", "allow"), Rule("bash", "git push*", "deny"), Rule("bash", "rm *", "deny"))
+    found = parse_shell_line(line)
+    assert Policy(config=rules).action(Access("bash", found.hidden, hidden=True)) == "allow"
+
+
+@pytest.mark.parametrize("line", EVERYDAY)
+def test_a_rule_for_everything_asks_about_no_hidden_command(line: str) -> None:
+    """`uv run *` may be allowed where all else is asked about: what stands behind `uv run` is no question of its own."""
+    policy = Policy(config=(Rule("*", "*", "ask"),))
+    assert policy.action(Access("bash", parse_shell_line(line).hidden, hidden=True)) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("line", "writes", "maybe"),
+    [
+        ("rm a b/c", ("a", "b/c"), ()), ("mv a b", ("a", "b"), ()), ("cd x && touch a", ("x/a",), ()), ("echo x | tee -a log", ("log",), ()),
+        ("cp a b", (), ("a", "b")), ("sed -i s/a/b/ x", (), ("s/a/b/", "x")), ("dd if=a of=b", (), ("a", "if=a", "b", "of=b")),
+        ("python3 gen.py out", (), ("gen.py", "out")), ("git restore x", (), ("restore", "x")), ("bash -c 'cp a b'", (), ("-c 'cp a b'", "a", "b")),
+        ("cat a", (), ()), ("git diff a", (), ()), ("ls a > b", ("b",), ()), ("[ -f a ]", (), ()),
+    ],
+)  # fmt: skip
+def test_files_that_programs_write_or_perhaps_write(line: str, writes: tuple[str, ...], maybe: tuple[str, ...]) -> None:
+    found = parse_shell_line(line)
+    assert (found.writes, found.writes_known) == (writes, True)
+    assert set(found.maybe_written) >= {name for name in maybe if " " not in name}
+    assert maybe or not found.maybe_written
+
+
+@pytest.mark.parametrize(
+    "line", ["rm *.txt", "find . -delete", "find . -name x -exec rm {} +", "ls | xargs rm", "bash -c 'rm *'"]
+)
+def test_files_that_a_pattern_names_are_not_known(line: str) -> None:
+    assert not parse_shell_line(line).writes_known
 
 
 @pytest.mark.parametrize(

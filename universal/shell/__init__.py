@@ -23,6 +23,8 @@ class ShellLine:
     `paths_known`: False if a path depends on what is known only when the line runs.
     `writes`: files that redirections write. `writes_known`: False if there may be others.
     `repositories`: directories other than its own in which the line runs git, whose configuration there may run programs.
+    `hidden`: texts of commands that programs of an understood line perhaps run: `uv run git push` is `git push` too.
+    `maybe_read`, `maybe_written`: files among the arguments of programs of which no more is known.
     A caller must look at both the normalised and the real path.
     """
 
@@ -35,6 +37,9 @@ class ShellLine:
     repositories: tuple[str, ...] = ()
     reason: str = ""
     """Why the line is not understood."""
+    hidden: tuple[str, ...] = ()
+    maybe_read: tuple[str, ...] = ()
+    maybe_written: tuple[str, ...] = ()
 
 
 def parse_shell_line(line: str) -> ShellLine:
@@ -47,14 +52,27 @@ def parse_shell_line(line: str) -> ShellLine:
         proof.read(line)
     except NotProvedError as error:
         found = find(line)
-        return ShellLine(found.commands, False, found.paths, False, found.writes, not found.has_redirection, reason=str(error))
+        return ShellLine(
+            found.commands,
+            False,
+            found.paths,
+            False,
+            found.writes,
+            not found.has_redirection,
+            reason=str(error),
+            maybe_written=found.paths,
+        )
     return ShellLine(
         tuple(dict.fromkeys(proof.commands)),
         True,
         tuple(dict.fromkeys(proof.paths)),
         proof.paths_known,
         tuple(dict.fromkeys(proof.writes)),
+        proof.writes_known,
         repositories=tuple(dict.fromkeys(proof.repositories)),
+        hidden=tuple(dict.fromkeys(proof.hidden)),
+        maybe_read=tuple(dict.fromkeys(proof.maybe_read)),
+        maybe_written=tuple(dict.fromkeys(proof.maybe_written)),
     )
 
 

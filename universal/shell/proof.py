@@ -22,10 +22,13 @@ DIRECTORIES_LIMIT = 8
 """Maximum directories that the line may be in at one place."""
 NESTING_LIMIT = 5
 """Maximum depth of `bash -c` and of wrappers."""
+HIDDEN_LIMIT, HIDDEN_TEXT_LIMIT = 30, 2_000
+"""Arguments of a program, and characters of a quoted one, that are taken for commands which it may run."""
 
 _NAME = re.compile(r"[\w./@%+:,][\w./@%+:,-]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _PLAIN = re.compile(r"[\w./:@%+,=-]+")
+_SEPARATOR = re.compile(r"[;&|\n'\"`(){}]+")
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _TIMEOUT_OPTION = re.compile(
     r"-k[0-9.]+[smhd]?|-s[A-Z0-9]+|--signal=[A-Z0-9]+|--kill-after=[0-9.]+[smhd]?|--foreground|--preserve-status"
@@ -45,6 +48,10 @@ class Proof:
         self.paths_known = True
         self.writes: list[str] = []
         self.repositories: list[str] = []
+        self.hidden: list[str] = []
+        self.writes_known = True
+        self.maybe_read: list[str] = []
+        self.maybe_written: list[str] = []
         self.directories: tuple[str, ...] | None = directories
         self._depth = depth
         self._count = 0
@@ -115,6 +122,8 @@ class Proof:
             Proof.WRAPPERS[program](self, arguments)
         else:
             refuse_running_options(program, arguments)
+            self._hide(name, arguments)
+        self._touch(program, arguments)
         if program == "git":
             self._git(arguments)
 
@@ -128,6 +137,42 @@ class Proof:
         plain = [word.value if _PLAIN.fullmatch(word.value) else word.source for word in words[:3]]
         for texts in (written, [*plain, *written[3:]]):
             self.commands.append(" ".join([*texts, *(redirection.source for redirection in redirections)]))
+
+    def _hide(self, name: str, arguments: Sequence[Word]) -> None:
+        """Note the commands that a program perhaps runs: itself without its path, all that stands behind it, and quoted lines."""
+        program = posixpath.basename(name)
+        if program != name:
+            self.hidden.append(" ".join([program, *(word.source for word in arguments)]))
+        if program in tables.SAFE_WITH_ANY_ARGUMENT or program in tables.RUN_NO_ARGUMENT or name in tables.BUILT_INS:
+            return
+        words = [word.value if _PLAIN.fullmatch(word.value) else word.source for word in arguments[:HIDDEN_LIMIT]]
+        for start in range(1 if program in tables.SUBCOMMANDS else 0, len(words)):
+            command, *rest = words[start:]
+            self.hidden.append(" ".join([posixpath.basename(command), *rest]))
+        for word in arguments:
+            if " " in word.value and word.is_quoted:
+                lines = _SEPARATOR.split(word.value[:HIDDEN_TEXT_LIMIT])
+                self.hidden += [one.strip() for line in lines for one in (line, line.partition("=")[2]) if one.strip()]
+
+    def _touch(self, program: str, arguments: Sequence[Word]) -> None:
+        """Note the files that a program writes, and those that one of which less is known perhaps reads or writes."""
+        if program in tables.WRITERS:
+            for word in arguments:
+                if not word.value.startswith("-"):
+                    located = self._locate(word)
+                    self.writes += located
+                    self.writes_known = self.writes_known and bool(located) and not word.is_glob
+            return
+        if program in tables.BUILT_INS or (program in Proof.WRAPPERS and program not in (*tables.SHELLS, "find")):
+            return
+        is_deleting = program == "find" and any(word.value == "-delete" for word in arguments)
+        self.writes_known = self.writes_known and not is_deleting
+        is_reading_git = program == "git" and bool(arguments) and arguments[0].value in tables.GIT_READERS
+        for word in arguments[:HIDDEN_LIMIT]:
+            names = {re.split("[=@:]", word.value)[-1], word.value}
+            located = [path for name in sorted(names) if name and name[0] != "-" for path in self._locate(Word(name, name))]
+            self.maybe_read += () if program in tables.PATH_COMMANDS else located
+            self.maybe_written += () if program in tables.READERS or is_reading_git else located
 
     def _redirect(self, redirection: Redirection) -> None:
         target = redirection.target
@@ -341,6 +386,7 @@ class Proof:
             raise NotProvedError("what xargs runs gets arguments that are not known")
         self._inner(words)
         self.paths_known = False
+        self.writes_known = self.writes_known and words[0].value in tables.READERS
 
     def _find(self, arguments: Sequence[Word]) -> None:
         words = list(arguments)
@@ -356,6 +402,7 @@ class Proof:
             if not end or words[0].value not in tables.SAFE_WITH_ANY_ARGUMENT:
                 raise NotProvedError("what find runs gets arguments that are not known")
             self._inner(words[:end])
+            self.writes_known = self.writes_known and words[0].value in tables.READERS
             words = words[end + 1 :]
 
     def _shell(self, arguments: Sequence[Word]) -> None:
@@ -379,6 +426,10 @@ class Proof:
             self.paths += inner.paths
             self.writes += inner.writes
             self.repositories += inner.repositories
+            self.hidden += inner.hidden
+            self.maybe_read += inner.maybe_read
+            self.maybe_written += inner.maybe_written
+            self.writes_known = self.writes_known and inner.writes_known
             self.paths_known = self.paths_known and inner.paths_known
         elif option.is_glob:
             raise NotProvedError("which script the shell runs is not known")

@@ -50,6 +50,10 @@ RUNNERS = word_set(
 """Programs that run the command or the text in their arguments, in more forms than are read here."""
 WRAPPERS = frozenset({"builtin", "command", "env", "find", "nice", "nohup", "time", "timeout", "xargs"})
 """Programs that run the command in their arguments, which have a proved form."""
+RUN_NO_ARGUMENT = word_set("diff echo ffmpeg git jq less printf ps sed tee tr tree uniq which yq")
+"""Programs whose arguments are no command, beside those that are safe with any. Of git's, `universal.shell.git` knows all."""
+SUBCOMMANDS = word_set("apt apt-get aws brew cargo conda docker gcloud gh go helm hg kubectl npm pip podman svn systemctl uv")
+"""Programs whose first argument is never the name of a program: `docker rm x` is no `rm`."""
 FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 SAFE_WITH_ANY_ARGUMENT = word_set(
     """
@@ -182,6 +186,17 @@ PATH_COMMANDS: dict[str, int] = {
     **dict.fromkeys(("grep", "egrep", "fgrep", "rg", "sed", "awk", "gawk", "jq", "yq", "chmod", "chown", "chgrp"), 1),
 }
 """Commands whose arguments are paths, with the number of leading operands that are none."""
+READERS = word_set(
+    """
+    basename bat cat cksum cmp cut diff dirname du egrep fd fgrep file find grep head hexdump jq less ll ls md5sum more nl od
+    readlink realpath rg sha1sum sha256sum shasum stat strings tac tail tree wc zcat
+    """
+)
+"""Programs that write none of the files among their arguments."""
+WRITERS = word_set("mkdir mv rm rmdir shred tee touch truncate unlink")
+"""Programs that write or remove each file among their arguments."""
+GIT_READERS = word_set("blame diff grep log ls-files rev-parse show status")
+"""Subcommands of git that write no file of the project."""
 DIRECTORY_COMMANDS = frozenset({"cd", "pushd", "ls", "ll", "tree", "find", "fd", "mkdir", "rmdir", "du"})
 """Commands whose path arguments are reported as directories."""
 DIRECTORY_OPTIONS: dict[str, tuple[str, ...]] = {

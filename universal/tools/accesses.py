@@ -178,7 +178,15 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
     if not understood:
         metadata |= {"understood": False, "reason": "; ".join(reasons)}
     always = tuple(dict.fromkeys(map(always_of, commands))) if understood else ()
-    write_names = tuple(dict.fromkeys(name for path in writes for name in place.names(path)))
+    write_names = _names_of(writes, place)
+    hidden = {"bash": tuple(dict.fromkeys(command for line in lines for command in line.hidden))}
+    hidden |= {
+        key: _names_of([place.absolute(path, base) for base in bases for path in paths], place)
+        for key, paths in (
+            ("read", [path for line in lines for path in line.maybe_read]),
+            ("edit", [path for line in lines for path in line.maybe_written]),
+        )
+    }
     unknown_paths = [] if all(line.paths_known for line in lines) else ["external_directory", "read"]
     unknown_writes = [] if all(line.writes_known for line in lines) else ["edit"]
     return (
@@ -186,8 +194,19 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
         *(Access(key, ("*",), (), metadata, understood=False, implied=True) for key in (*unknown_paths, *unknown_writes)),
         *((Access("read", read_names, ("*",), metadata, implied=True),) if read_names else ()),
         *((Access("edit", write_names, write_names, metadata, implied=True),) if write_names else ()),
+        *(
+            Access(key, names, (), metadata, implied=True, again=key == "bash", hidden=True)
+            for key, names in hidden.items()
+            if names
+        ),
         Access("bash", commands, always, metadata, understood, opaque),
     )
+
+
+def _names_of(paths: Iterable[str], place: Place) -> tuple[str, ...]:
+    """The names that rules may have for absolute paths; of a folder also with a `/`, since what lies in it is changed with it."""
+    names = ((name, f"{name}/") if place.is_folder(path) else (name,) for path in paths for name in place.names(path))
+    return tuple(dict.fromkeys(name for forms in names for name in forms))
 
 
 def _edit(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:

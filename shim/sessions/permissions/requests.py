@@ -277,7 +277,8 @@ class Requests:
             self._reject(arrival, DENIED_BY_PLAN if policy.is_held_by_plan(denied) else DENIED_BY_RULE)
             return None
         is_asked = actions[-1] == "ask"
-        to_ask = [a for a, action in zip(accesses, actions, strict=True) if action == "ask" and not (a.again and is_asked)]
+        asked = [a for a, action in zip(accesses, actions, strict=True) if action == "ask" and not (a.again and is_asked)]
+        to_ask = [policy.as_asked(access) for access in asked]
         return _Verdict(to_ask, accesses[-1], actions[-1])
 
     def _with_loop(self, state: SessionState, data: PermissionData, needed: tuple[Access, ...]) -> tuple[Access, ...]:

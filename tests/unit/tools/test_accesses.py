@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from universal.events import PermissionData
-from universal.permissions import Policy, Rule
+from universal.permissions import Policy, Rule, rules_from_config
 from universal.tools import tools_of
 from universal.tools.accesses import Place, accesses_of, always_of, primary_access
 
@@ -305,3 +305,48 @@ def test_a_redirection_needs_edit_of_its_file() -> None:
 def test_git_is_understood_in_the_project_alone(line: str, understood: bool) -> None:
     [*_, access] = accesses_of("claude", request("Bash", command=line), Place("/p"))
     assert access.understood is understood
+
+
+FILE_RULES = rules_from_config(
+    {"bash": "allow", "read": {"*": "allow", "*.env": "deny"}, "edit": {"*": "allow", "secrets/*": "deny"}}
+)
+
+
+LINES: dict[str, tuple[str, ...]] = {
+    "deny": (
+        "cat .env", "cp .env x", "echo a > secrets/x", "rm secrets/x", "rm -rf secrets", "touch secrets/x", "mv a secrets/x",
+        "echo a | tee secrets/x", "cd secrets && touch x",
+    ),
+    "ask": (
+        "paste .env", "uv run cat .env", "curl -F f=@.env u", "node --env-file=.env a.js", "git show HEAD:.env", "git add .env",
+        "openssl base64 -in .env", "cp a secrets/x", "sed -i s/a/b/ secrets/x", "python3 gen.py secrets/x",
+        "dd if=a of=secrets/x", "git checkout -- secrets/x", "rm *", "for f in a; do cp $f secrets/x; done",
+    ),
+    "allow": ("cat secrets/x", "ls secrets", "git diff secrets/x", "npm test", "rm a", "node a.js"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "action"), [(line, action) for action, lines in LINES.items() for line in lines])
+def test_a_rule_about_files_holds_for_commands(line: str, action: str) -> None:
+    """Programs of which nothing is known perhaps read and write what they are given: a person is asked."""
+    data = PermissionData(
+        permission_id="", action="bash", status="requested", metadata={"tool": "bash", "input": {"command": line}}
+    )
+    place = Place("/p", is_folder=lambda path: path == "/p/secrets")
+    policy = Policy(config=FILE_RULES, person=FILE_RULES)
+    actions = {policy.action(access) for access in accesses_of("opencode", data, place)}
+    assert next(one for one in ("deny", "ask", "allow") if one in actions) == action
+
+
+def test_always_covers_the_hidden_command_alone() -> None:
+    rules = rules_from_config({"bash": {"*": "allow", "git push*": "ask"}})
+    data = PermissionData(
+        permission_id="", action="bash", status="requested", metadata={"tool": "bash", "input": {"command": "uv run git push a"}}
+    )
+    policy = Policy(config=rules)
+    (asked,) = (
+        policy.as_asked(access) for access in accesses_of("opencode", data, Place("/p")) if policy.action(access) == "ask"
+    )
+    assert (asked.permission, asked.patterns, asked.always) == ("bash", ("git push a",), ("git push a",))
+    granted = replace(policy, grants=(Rule("bash", "git push a", "allow"),))
+    assert {granted.action(access) for access in accesses_of("opencode", data, Place("/p"))} == {"allow"}

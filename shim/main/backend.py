@@ -304,6 +304,7 @@ async def start(
         hub.end_void(directory)
 
     agents.listeners.limits = reread
+    tapes = _tapes(services)
     spares = SpareAgents(
         agents,
         clock=clock,
@@ -316,6 +317,7 @@ async def start(
         setups=setups,
         snapshots=snapshots,
         is_idle=lambda: len(sessions.index.busy()) < (os.cpu_count() or 1),
+        new_tape=None if tapes is None else tapes.spare,
     )
     families = frozenset(family for agent in agents.list_agents() for family in agent.spec.rules.project_settings.reads)
     enclose_shell = partial(shell_sandbox, settings.sandbox, environ, partial(trust.is_trusted, families=families))
@@ -359,7 +361,7 @@ async def start(
             clean_up=clean_up,
             placement=member.placement,
             room=room,
-            tapes=_tapes(services),
+            tapes=tapes,
             agent_tokens=_agent_tokens(app, services),
             spares=spares,
             enclose_shell=enclose_shell,
@@ -512,7 +514,7 @@ def _agent_limit(settings: Settings) -> int | None:
 
 def _spare_limit(settings: Settings) -> int:
     """How many spare agents there may be: none where a start needs to know its session, for its trace or its token."""
-    return 0 if settings.otel or settings.no_agents or settings.outlive or settings.mcp else settings.spare_agents
+    return 0 if settings.otel or settings.no_agents or settings.mcp else settings.spare_agents
 
 
 def _end_streams(services: Services) -> None:

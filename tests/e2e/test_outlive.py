@@ -347,6 +347,28 @@ def undo_of_a_turn(server: Bench) -> Iterator[None]:
     assert not made.exists()
 
 
+def agent_that_waited(server: Bench) -> Iterator[None]:
+    """Its handshake and what it loaded ahead were before there was a session."""
+    first = server.api.session()
+    server.api.prompt(first, "[scene:text] one")
+    until_idle(server, first)
+    wait_for(lambda: "agent.spare_prepared" in server.shim.child.log(), TURN_S, "no agent waits")
+    held = {row["id"] for row in server.api.get("/v1/x-holders")["holders"]}
+    assert len(held) == 2
+    session = server.api.session()
+    server.api.prompt(session, "[scene:bash:touch made.txt] make")
+    request = request_of(server)
+    assert "spare=True" in server.shim.child.log()
+    yield
+    assert session in server.api.status(), server.shim.child.log()[-4000:]
+    server.api.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+    assert texts(until_idle(server, session))[-1]
+    check_one_turn(server, session)
+    left = {row["id"]: row["session"] for row in server.api.get("/v1/x-holders")["holders"]}
+    assert session in left.values(), left
+    assert left.keys() <= held, left
+
+
 def ends(server: Bench) -> Iterator[None]:
     """The turn ends with its server, which `/v1` says before."""
     session = server.api.session()
@@ -377,6 +399,7 @@ ROWS = {
     "background work": Row(background_work),
     "an abort": Row(abort_in_progress),
     "an undo": Row(undo_of_a_turn),
+    "an agent that waited": Row(agent_that_waited, settings={"SHIM_SPARE_AGENTS": "1"}),
     "a tool of a plugin": Row(ends, "this server runs tools of it", plugin=WEATHER),
     "tools of mcp": Row(ends, "this server runs tools of it", {"SHIM_MCP": "true"}),
     "strict": Row(ends, "its sandbox reaches its model by this server", {"SHIM_SANDBOX": "strict"}),

@@ -19,7 +19,7 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import structlog
 
@@ -34,6 +34,7 @@ from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, OutsideRoots
 from shim.lib.ids import Ids
 from shim.processes.handle import AgentHandle, JudgeHost, OnExit, OnLines, refuse_host
+from shim.processes.holder_link import Hold
 from universal.codec import Codec, Fact, Output, WriteLine
 from universal.events import EventType, ItemData
 from universal.items import ItemKind
@@ -57,6 +58,24 @@ class SpareKey(NamedTuple):
     conversation: str = ""
 
 
+class SpareTape(Protocol):
+    """What a spare needs of the tape of an agent on a holder (`shim.sessions.session.tape`)."""
+
+    hold: Hold
+
+    def new_id(self, kind: Literal["item", "permission", "question"]) -> str:
+        """The next id of the codec."""
+        ...
+
+    def listen(self, codec: Codec) -> None:
+        """Note all calls of a codec from here on."""
+        ...
+
+    def attach(self, process: AgentHandle) -> None:
+        """The process has started."""
+        ...
+
+
 class Spare:
     """One started process with its codec: first nobody's, then a session's.
 
@@ -72,6 +91,7 @@ class Spare:
         state: StartState,
         tree: str,
         *,
+        tape: SpareTape | None = None,
         started_ms: int,
         on_loss: Callable[[Spare, str], None],
     ) -> None:
@@ -80,6 +100,7 @@ class Spare:
         self.codec = codec
         self.state = state
         self.tree = tree
+        self.tape = tape
         self.started_ms = started_ms
         self._is_prepared = False
         self._on_loss = on_loss
@@ -111,8 +132,11 @@ class Spare:
             self.codec,
             self._on_lines,
             self._on_exit,
+            hold=None if self.tape is None else self.tape.hold,
             judge_host=lambda address, why: self._judge_host(address, why),
         )
+        if self.tape is not None:
+            self.tape.attach(self._handle)
         self._carry_out(self.codec.start())
 
     def prepare(self) -> None:
@@ -249,7 +273,7 @@ class SpareAgents:
     """All spares of the server. `limit`: how many there may be, 0 for none; a reload changes it.
 
     In: `snapshots` returns what takes those of a directory, or None; `is_idle` tells whether the machine has time for a start;
-    `read_free_bytes` tells the free memory, or None.
+    `read_free_bytes` tells the free memory, or None; `new_tape` is for an agent that is to outlive this server.
     """
 
     def __init__(
@@ -267,6 +291,7 @@ class SpareAgents:
         snapshots: Callable[[str], Snapshots | None],
         is_idle: Callable[[], bool],
         read_free_bytes: Callable[[], int | None] = free_bytes,
+        new_tape: Callable[[Agent, LaunchOptions], SpareTape | None] | None = None,
     ) -> None:
         self.limit = limit
         self._agents = agents
@@ -280,6 +305,7 @@ class SpareAgents:
         self._snapshots = snapshots
         self._is_idle = is_idle
         self._read_free_bytes = read_free_bytes
+        self._new_tape = new_tape
         self._spares: dict[SpareKey, Spare] = {}
         self._histories: dict[SpareKey, _History] = {}
         self._ending: dict[asyncio.Task[None], Spare] = {}
@@ -503,7 +529,7 @@ class SpareAgents:
         tree = await working_tree(directory) if use.takes_git else ""
         if state is None or tree is None:
             return None
-        codec, setup = agent.spec.make(self._ids.factory()), self._setup(agent, directory)
+        setup = self._setup(agent, directory)
         variables: Mapping[str, str] = {}
         if not agent.spec.abilities.setup.reads_own:
             variables = await self._setups.variables(directory, {"cwd": directory}, with_project=True)
@@ -519,7 +545,11 @@ class SpareAgents:
             bounds=held,
             variables=variables,
         )
-        return Spare(agent, options, codec, state, tree, started_ms=self._clock.now_ms(), on_loss=self._lose)
+        tape = None if self._new_tape is None else self._new_tape(agent, options)
+        codec = agent.spec.make(self._ids.factory() if tape is None else tape.new_id)
+        if tape is not None:
+            tape.listen(codec)
+        return Spare(agent, options, codec, state, tree, tape=tape, started_ms=self._clock.now_ms(), on_loss=self._lose)
 
     async def _take_snapshot(self, directory: str) -> None:
         """Take a snapshot ahead, so that the one before the first prompt finds a repository and few changes.

@@ -20,7 +20,7 @@ from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.edited_files import EditedFiles
 from shim.sessions.session.session_sandbox import SandboxSession, SessionSandbox
 from shim.sessions.session.session_state import SessionState
-from shim.sessions.session.tape import Tape, on_holder
+from shim.sessions.session.tape import Tape, exchange
 from universal.agent_spec import AgentSpec
 from universal.codec import Catalogue, Codec, Command, Fact, Interrupt, Output, PermissionReply, Prompt, SetTimer
 from universal.events import EventType, PermissionData
@@ -150,6 +150,7 @@ class SessionAgent:
         if spare is not None:
             self.codec, self.agent, self.is_untried = spare.codec, agent.spec.name, True
             self._handle, first_outputs = spare.take(on_lines, on_exit, self.sandbox.judge)
+            self.tape = exchange(self.tape, spare.tape, self._session_id)
             self._greeting = lambda: first_outputs
         elif not await self._spawn(agent, options, on_lines, on_exit):
             return False
@@ -164,15 +165,10 @@ class SessionAgent:
 
     async def _spawn(self, agent: Agent, options: LaunchOptions, on_lines: OnLines, on_exit: OnExit) -> bool:
         """Start a process. False if it was dropped or has exited before it was ready. Raises AgentError."""
-        reaches_by_us = options.bounds is not None and options.bounds.web is not None  # its proxy ends with this server
         self.expect()
         tapes, tape = self._deps.tapes, self.tape
-        if tapes is None or tape is None or reaches_by_us or not tapes.may_hold(tape, agent):
-            if tape is not None:
-                if reaches_by_us:
-                    tape.give_up("its sandbox reaches its model by this server")
-                tape.end()
-            self.tape = tape = None
+        if tapes is None or tape is None or not tapes.may_hold(tape, agent, options):
+            self.tape = tape = exchange(tape)
         codec = agent.spec.make(self._deps.ids.factory() if tape is None else tape.new_id)
         if tape is not None:
             tape.listen(codec)
@@ -188,8 +184,8 @@ class SessionAgent:
             handle.kill()
             return False
         self._handle = handle
-        if tape is not None and (process := on_holder(handle)) is not None:
-            tape.attach(process)
+        if tape is not None:
+            tape.attach(handle)
             tape.touch()
         return True
 
@@ -218,9 +214,7 @@ class SessionAgent:
 
     def _end_use(self) -> None:
         """What was made for the process alone ends with it: its tape and its token."""
-        if self.tape is not None:
-            self.tape.end()
-            self.tape = None
+        self.tape = exchange(self.tape)
         if self._deps.agent_tokens is not None:
             self._deps.agent_tokens.end(self._session_id)
 

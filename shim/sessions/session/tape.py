@@ -47,6 +47,8 @@ LIMIT_CALLS = 5_000
 """Calls of one process that are kept. A longer conversation ends with its server."""
 CALLS = (
     "launch",
+    "adopt",
+    "prepare",
     "start",
     "send",
     "steer",
@@ -113,7 +115,7 @@ class TapeStore(Protocol):
 
 
 class Tape:
-    """The tape of one session's agent.
+    """The tape of one session's agent, or of one that waits for a session: its id is "" then, and nothing is stored.
 
     In: `state`, what the row says of the session. `lines`, `outputs` and `writes` count what the codec has taken and given.
     """
@@ -139,6 +141,8 @@ class Tape:
         """Whether another server could go on."""
         self.is_over = False
         self._tapes = tapes
+        self._early: list[JsonObject] = []
+        """Calls before there was a session."""
         self._lease_s = -1
         self._short_lease: asyncio.Task[None] | None = None
         self._within = False
@@ -187,7 +191,13 @@ class Tape:
             call["servers"] = self._note(_SERVERS.dump_json(servers))
             values = [_with_servers(value, ()) for value in values]
         args_json = [[type(value).__name__, _adapter(type(value).__name__).dump_python(value, mode="json")] for value in values]
-        self._tapes.put(self, calls_of(self.session_id), str(self.calls), {**call, "args": args_json})
+        self._put_call(self.calls, {**call, "args": args_json})
+
+    def _put_call(self, number: int, call: JsonObject) -> None:
+        if self.session_id:
+            self._tapes.put(self, calls_of(self.session_id), str(number), call)
+        else:
+            self._early.append(call)
 
     def _note(self, data: bytes) -> int:
         """Keep secrets in the memory of the holder. Out: the number of the note."""
@@ -197,12 +207,23 @@ class Tape:
                 self.give_up("its holder keeps no secrets, or no more of them")
         return self.notes.index(data)
 
-    def attach(self, process: HeldProcess) -> None:
-        """The process has started, or is taken up with its notes."""
+    def attach(self, process: AgentHandle) -> None:
+        """The process has started, or is taken up with its notes. One that is on no holder ends with this server."""
+        if not isinstance(process, HeldProcess):
+            return
         self.process = process
         for data in self.notes[len(process.notes) :]:
             if not process.note(data):
                 self.give_up("its holder keeps no secrets, or no more of them")
+        if not self.session_id:
+            self.renew_lease(is_busy=False)
+
+    def adopt(self, session_id: str) -> None:
+        """A session takes the agent that has waited: from here on all is stored."""
+        self.session_id = session_id
+        self._tapes.watch(self)
+        for number, call in enumerate(self._early, 1):
+            self._put_call(number, call)
 
     def _number(self, outputs: list[Output]) -> list[Output]:
         self.outputs += len(outputs)
@@ -225,7 +246,7 @@ class Tape:
         """Something has changed: the row is written with it."""
         if self.is_over:
             self._tapes.hold()
-        elif self.due is None:
+        elif self.due is None and self.session_id:
             self._tapes.touch(self)
 
     def row(self) -> JsonObject | None:
@@ -260,6 +281,8 @@ class Tape:
 
     async def _commit(self) -> None:
         """Wait until all that has happened is stored."""
+        if not self.session_id:
+            return
         await asyncio.sleep(0)  # the row is queued in the next round
         try:
             await self._tapes.flush()
@@ -315,14 +338,20 @@ class Tapes:
         self.watch(tape)
         return tape
 
-    def may_hold(self, tape: Tape, agent: Agent) -> bool:
-        """Whether an agent can be on a holder. One in this process ends with its server."""
+    def spare(self, agent: Agent, options: LaunchOptions) -> Tape | None:
+        """A tape for an agent that is to wait for a session. None if it would end with this server."""
+        tape = Tape(self, "", lambda: None)
+        return tape if self.may_hold(tape, agent, options) else None
+
+    def may_hold(self, tape: Tape, agent: Agent, options: LaunchOptions) -> bool:
+        """Whether an agent can be on a holder. If not, it ends with its server, and the log says why."""
         if agent.located.path is None:
             tape.give_up("it runs in this server")
-            return False
-        if not tape.hold.fits:
-            log.warning("tape.path_too_long", folder=str(self.folder), do="Set data_dir to a shorter path.")
-        return tape.hold.fits
+        elif options.bounds is not None and options.bounds.web is not None:
+            tape.give_up("its sandbox reaches its model by this server")
+        elif not tape.hold.fits:
+            tape.give_up("the path of data_dir is too long for a socket")
+        return tape.is_exact
 
     def follow(self, journal: SessionJournal) -> None:
         """Hold back commits with each event of a journal."""
@@ -381,6 +410,11 @@ class Tapes:
         await self._store.flush()
 
 
-def on_holder(handle: AgentHandle) -> HeldProcess | None:
-    """The process of a handle, if it is on a holder."""
-    return handle if isinstance(handle, HeldProcess) else None
+def exchange(before: Tape | None, after: object = None, session_id: str = "") -> Tape | None:
+    """End a session's tape, and let it have that of an agent that has waited, or none."""
+    if before is not None:
+        before.end()
+    if not isinstance(after, Tape):
+        return None
+    after.adopt(session_id)
+    return after

@@ -47,6 +47,9 @@ class Puppet:
     def change_setup(self, setup: DirectorySetup) -> list[Output]:
         return []
 
+    def adopt(self, options: LaunchOptions) -> bool:
+        return True
+
 
 async def open_store(folder: Path) -> SqliteStore:
     store = SqliteStore(folder / "journal.db")
@@ -168,6 +171,29 @@ async def test_the_end_of_a_tape_leaves_nothing(tmp_path: Path) -> None:
     tape.end()
     await store.flush()
     assert await store.namespaces() == []
+    await store.close()
+
+
+async def test_the_tape_of_a_spare_is_stored_from_the_moment_a_session_takes_it(tmp_path: Path) -> None:
+    store = await open_store(tmp_path)
+    tapes = Tapes(store, tmp_path, ManualClock())
+    tape, codec = Tape(tapes, "", lambda: None), Puppet()
+    tape.listen(codec)  # type: ignore[arg-type]
+    codec.launch(LaunchOptions("", "/"))
+    codec.receive(b"hello")
+    codec.adopt(LaunchOptions("", "/", rules=(Rule("bash", "*", "ask"),)))
+    await asyncio.sleep(0)
+    await store.flush()
+    assert await store.namespaces() == [], "nobody's agent is in no store"
+    tape.adopt("ses_1")
+    codec.send(PROMPT)
+    await asyncio.sleep(0)
+    await store.flush()
+    stored = await store.values(calls_of("ses_1"))
+    calls = [(stored[key]["at"], *read_call(stored[key])) for key in sorted(stored)]
+    assert [(at, name) for at, name, _ in calls] == [(0, "launch"), (1, "adopt"), (1, "send")]
+    assert calls[1][2][0].rules == (Rule("bash", "*", "ask"),)
+    assert (tape.lines, tape.calls) == (1, 3)
     await store.close()
 
 

@@ -1,6 +1,6 @@
 """Holds the pipes of one agent, or a terminal, so that it goes on while no server runs. A program of its own; nothing imports it.
 
-    python -I -S holder.py
+    python -I -S holder.py (or its bytecode)
 
 Stdin has the parts of `child_process.hold`; until then the program waits, and it ends if there are none. The folder exists, is
 private, and has no holder. For a terminal both its ends are inherited, and their numbers are told. Stdout gets the agent's pid,
@@ -63,7 +63,7 @@ from posix import open as open_file
 PROTOCOL = 3
 HEAD = 5
 READ_BYTES = 65536
-SEND_BYTES = 262144
+SEND_BYTES = 65536
 AWAY_BYTES = 256 * 2**20
 PENDING_BYTES = 64 * 2**20
 KEPT_BYTES = 3 * 2**20

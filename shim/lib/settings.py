@@ -462,9 +462,9 @@ class Settings(BaseModel):
     )
 
     outlive: bool = Field(
-        default=False,
+        default=True,
         description="Whether turns and terminals go on when the server restarts or dies (docs/architecture.md). "
-        "No agents wait for sessions then. A service must be installed again after a change.",
+        "A service must be installed again after a change.",
     )
 
     abort_timeout_s: float = Field(

@@ -28,7 +28,7 @@ from shim.store.memory import MemoryStore
 from tests.bench import work
 from tests.bench.contenders import usage
 from tests.e2e.support.agents import AGENTS, agents_environment
-from tests.e2e.support.children import children_of, wait_for
+from tests.e2e.support.children import children_of, holders_in, wait_for
 from tests.e2e.support.places import Place
 from tests.e2e.support.servers import Model, Native, Shim, configure
 from tests.e2e.support.wire import Api
@@ -138,8 +138,8 @@ def behind_shim(agent: str, *, has_spare: bool, servers: Sequence[str] = ()) -> 
                 if has_spare and rows:
                     wait_for(lambda: spares(server.port) == 1, SPARE_S, "no spare agent")
                     time.sleep(PREPARE_MS / 1000)
-                    wait_for(lambda: is_at_rest(server.child.pid), SPARE_S, "the spare agent does not come to rest")
-                    sizes.append(memory_below(server.child.pid))
+                    wait_for(lambda: is_at_rest(*pids(server)), SPARE_S, "the spare agent does not come to rest")
+                    sizes.append(memory_below(*pids(server)))
                 session = api.session()
                 rows.append((prompt_server(api, stream, session), prompt_server(api, stream, session)))
                 api.call("DELETE", f"/session/{session}")
@@ -193,11 +193,16 @@ def require_tools(model: Model, servers: Sequence[str]) -> None:
             raise RuntimeError(f"the model was asked without the tools of {', '.join(missing)}")
 
 
-def is_at_rest(pid: int) -> bool:
-    """Whether the processes below this one take no processor for a while: a spare agent has initialised itself then."""
+def pids(server: Shim) -> list[int]:
+    """Of a server, and of the holders of its agents."""
+    return [server.child.pid, *holders_in(server.place.home / "data")]
+
+
+def is_at_rest(*pids: int) -> bool:
+    """Whether the processes below these take no processor for a while: a spare agent has initialised itself then."""
 
     def cpu_s() -> float:
-        return sum(usage(child).cpu_s for child in processes_below(pid))
+        return sum(usage(child).cpu_s for pid in pids for child in processes_below(pid))
 
     try:
         before = cpu_s()
@@ -212,9 +217,9 @@ def processes_below(pid: int) -> list[int]:
     return [below for child in children_of(pid) for below in (child, *processes_below(child))]
 
 
-def memory_below(pid: int) -> int:
-    """Bytes that the processes below this one take, each shared page counted in part."""
-    rollups = (Path(f"/proc/{child}/smaps_rollup").read_text() for child in processes_below(pid))
+def memory_below(*pids: int) -> int:
+    """Bytes that the processes below these take, each shared page counted in part."""
+    rollups = (Path(f"/proc/{child}/smaps_rollup").read_text() for pid in pids for child in processes_below(pid))
     return sum(int(line.split()[1]) * 1024 for text in rollups for line in text.splitlines() if line.startswith("Pss:"))
 
 

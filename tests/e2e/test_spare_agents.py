@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.bench.first_word import is_at_rest
+from tests.bench.first_word import is_at_rest, pids
 
 from .support import webui
 from .support.bench import CLAUDE, Bench, Watch, bench, nightly
@@ -54,7 +54,7 @@ def test_the_next_session_gets_the_process_that_waits(agent: str) -> None:
         asked = len(server.model.requests())
         files = {path.name for path in server.place.project.iterdir()}
         wait_for(lambda: "agent.spare_prepared" in server.shim.child.log(), START_S, "the spare is not prepared")
-        wait_for(lambda: is_at_rest(server.shim.child.pid), START_S, "the spare does not come to rest")
+        wait_for(lambda: is_at_rest(*pids(server.shim)), START_S, "the spare does not come to rest")
         assert conversations(server.place) == kept, "it begins no conversation that a person would find"
         second = Watch.on(server.api, stream)
         assert asked == len(server.model.requests()), "a spare asks its model nothing"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from .agents import AGENTS
-from .children import children_of, processes_with, wait_for
+from .children import children_of, holders_in, processes_with, wait_for
 from .places import ADOPTED, Place
 from .scenes import CONFIG
 from .servers import MODEL, Model, Shim, configure
@@ -27,6 +27,8 @@ EVENT_S = TURN_S * 2 / 3
 QUIET_S = float(os.environ.get("E2E_QUIET_S", "0.6"))
 """Seconds of silence after an idle, in which a late event would be seen; `.ci/nightly` waits twice as long."""
 GUARD = "/bin/sh -c exec 3<&0"
+HOLDER = "/holder."
+"""In the command line of a holder that waits for an agent."""
 """A shell that ends OpenCode's server when ours is gone stands before it."""
 
 
@@ -85,7 +87,9 @@ class Bench:
 
     def agents(self) -> dict[int, str]:
         """The agents' processes that run for this server, each at the head of its own family: pid -> command line."""
-        found = children_of(self.shim.child.pid)
+        found = {pid: line for pid, line in children_of(self.shim.child.pid).items() if HOLDER not in line}
+        for holder in holders_in(self.place.home / "data"):
+            found |= children_of(holder)
         for guard in [pid for pid, line in found.items() if line.startswith(GUARD)]:
             del found[guard]
             found |= {pid: line for pid, line in children_of(guard).items() if not line.startswith("cat")}
@@ -120,7 +124,7 @@ class Bench:
         for close in reversed(self._closers):
             close()
         running = self.shim.child.process.poll() is None
-        self.shim.child.send(15)
+        self.shim.child.send(2)
         code = self.shim.child.wait(STOP_S)
         root = str(self.place.root)
 

@@ -28,10 +28,12 @@ def wait_for(what: Callable[[], T | None], timeout_s: float, hint: Callable[[], 
 
 
 class Child:
-    """A process with its output in `log`. `close()` ends it and its group; it may be called twice."""
+    """A process with its output in `log`. `close()` ends it and its group, with a signal first; it may be called twice."""
 
-    def __init__(self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], log: Path) -> None:
-        self.log_path = log
+    def __init__(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], log: Path, end_signal: int = signal.SIGTERM
+    ) -> None:
+        self.log_path, self.end_signal = log, end_signal
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 list(argv), cwd=cwd, env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
@@ -61,7 +63,7 @@ class Child:
         return self.process.wait(timeout_s)
 
     def close(self, timeout_s: float = 8) -> None:
-        self.send(signal.SIGTERM)
+        self.send(self.end_signal)
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout_s)
         for group_left in (True, False):
@@ -102,6 +104,16 @@ def children_of(parent: int) -> dict[int, str]:
             continue
         if command:
             found[int(entry.name)] = command
+    return found
+
+
+def holders_in(data_dir: Path) -> list[int]:
+    """The holders of agents that outlive the server of this data directory, which are children of nobody."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and (entry / "cwd").resolve().parent == data_dir / "held":
+                found.append(int(entry.name))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,7 @@ class Shim:
         ]  # fmt: skip
         log = place.log(name)
         before = len(log.read_text("utf-8", "replace")) if log.exists() else 0
-        self.child = Child(argv, place.project, place.env(**env), log)
+        self.child = Child(argv, place.project, place.env(**env), log, signal.SIGINT)  # agents end too
         self.port = int(self.child.wait_log(lambda text: URL.search(text, before), START_S).group(1))
 
     @property

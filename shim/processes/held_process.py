@@ -23,7 +23,7 @@ from shim.lib.redaction import secrets_of
 from shim.processes import child_process, process_family
 from shim.processes.agent_pipes import AgentProcess, OnExit, OnLines, Pipes, Waits, start_error
 from shim.processes.child_environment import agent_shell, child_environment
-from shim.processes.holder_link import ATTACH_S, GONE_S, Hold, Link, attach, records
+from shim.processes.holder_link import ATTACH_S, GONE_S, Hold, Link, abandon, attach, records
 from universal.launch import LaunchSpec
 from universal.lib.framing import FrameError, LineFramer
 
@@ -91,8 +91,8 @@ class HeldProcess(AgentProcess):
                 holder, hold.folder, bytes.fromhex(hold.secret), spec.argv, cwd=spec.cwd, environment=environment
             )
             link = await attach(hold, pid, Pipes())
-        except BaseException as error:  # a cancelled start leaves nothing; a holder to which nobody comes ends
-            rmtree(hold.folder, ignore_errors=True)
+        except BaseException as error:
+            await abandon(hold)
             if isinstance(error, (OSError, ValueError)):
                 raise start_error(spec, error) from error
             raise

@@ -18,7 +18,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, NamedTuple, cast
 
-from shim.processes import child_process
+from shim.processes import child_process, process_family
 from shim.processes.child_environment import ChildEnvironment
 
 PROTOCOLS = frozenset({1, 2, 3})
@@ -237,6 +237,12 @@ class Link(asyncio.Protocol):
             asyncio.get_running_loop().call_later(LAST_S, self.socket.abort)
 
 
+async def abandon(hold: Hold) -> None:
+    """A start that fails or is cancelled leaves no program. Its holder, to which nobody comes, ends by itself."""
+    rmtree(hold.folder, ignore_errors=True)
+    await asyncio.to_thread(process_family.end_owned, hold.token)
+
+
 async def attach(hold: Hold, pid: int, pipes: child_process.ChildProtocol, offset: int = 0) -> Link:
     """Attach to a holder, and read its tape from an offset on. Raises OSError."""
     link = Link(pipes, pid, hold.commit)
@@ -277,8 +283,8 @@ class HeldTerminal(child_process.ChildProtocol):
             secret = bytes.fromhex(hold.secret)
             pid = await child_process.hold(holder, hold.folder, secret, argv, cwd=cwd, environment=environment, terminal=terminal)
             await self.attach(pid)
-        except BaseException:  # as `HeldProcess.spawn_on`
-            rmtree(hold.folder, ignore_errors=True)
+        except BaseException:
+            await abandon(hold)
             raise
         return pid
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
@@ -296,6 +297,28 @@ async def test_a_holder_is_small(tmp_path: Path) -> None:
     sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines[1:]}
     assert sizes["Rss"] < MEMORY_KIB, sizes
     await process.stop()
+
+
+@pytest.mark.parametrize("module", [held_process, holder_link], ids=["agent", "terminal"])
+async def test_a_start_that_is_cancelled_leaves_no_program(module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = asyncio.get_running_loop().create_future()
+
+    async def hang(hold: Hold, pid: int, *more: object) -> None:
+        started.set_result(pid)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(module, "attach", hang)
+    if module is held_process:
+        start = asyncio.create_task(begin(tmp_path, "echo.py"))
+    else:
+        hold = new_hold(tmp_path)
+        environment = child_environment(dict(os.environ), {}, hold.token)
+        terminal = os.openpty()
+        start = asyncio.create_task(holder_link.HeldTerminal(hold, print, 0.0).spawn(["/bin/cat"], "/", environment, terminal))
+    pid = await asyncio.wait_for(started, BOUND_S)
+    start.cancel()
+    await asyncio.wait([start])
+    assert not is_live(pid)
 
 
 async def test_a_program_that_is_not_there_says_so(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ given = around(send, "a line for the agent")
 holder_link.Link.send = lambda self, kind, data=b"": (given if kind == b"W" else send)(self, kind, data)
 child_process.hold = later(child_process.hold, "the start of an agent")
 tape.Tapes.expect = arm(tape.Tapes.expect)
+lost_turns._Replay._attach = arm(lost_turns._Replay._attach)
 holder_link.Link.data_received = around(holder_link.Link.data_received, "lines of the agent")
 for place, owner, name in (("attaching", held_process.HeldProcess, "attach"), ("going on", lost_turns._Replay, "_resume")):
     setattr(owner, name, later(getattr(owner, name), place))
@@ -84,11 +85,14 @@ sys.exit(main())
 
 
 class Place:
-    """A server that is started again after each death, one session, and a log of what its agent has got."""
+    """A server that is started again after each death, one session, and a log of what its agent has got.
 
-    def __init__(self, home: Path, point: str, number: int) -> None:
+    In: `ends`, where each server is killed: a point, and how often it was passed. The last one is not.
+    """
+
+    def __init__(self, home: Path, *ends: tuple[str, int]) -> None:
         self.home, self.log, self.crashes = home, home / "agent.log", 0
-        self.point, self.number = point, number
+        self.ends = ends
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -97,7 +101,8 @@ class Place:
     def start(self) -> None:
         agents = json.dumps({"hands": {"command": [sys.executable, str(FAKE), str(self.log)]}})
         settings = {"SHIM_AGENTS": agents, "SHIM_OUTLIVE": "true", "SHIM_SANDBOX": "off", "SHIM_DEFAULT_AGENT": "hands"}
-        argv = [sys.executable, "-c", SERVER, self.point, str(self.number), "serve", "--port", str(self.port)]
+        point, number = [*self.ends, ("never", 1), ("never", 1)][self.crashes]
+        argv = [sys.executable, "-c", SERVER, point, str(number), "serve", "--port", str(self.port)]
         argv += ["--directory", str(self.home), "--data-dir", str(self.home / "data")]
         with (self.home / "log").open("ab") as log:
             self.process = subprocess.Popen(argv, env=environment(self.home, **settings), stdout=log, stderr=log)
@@ -117,16 +122,15 @@ class Place:
             return json.loads(text) if text else None
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask until a server answers. One that was killed is started again, and is not killed any more."""
+        """Ask until a server answers. One that was killed is started again, for its own end if there is one."""
         while True:
             try:
                 return self.ask(method, path, body)
             except (URLError, OSError, http.client.HTTPException):
                 assert self.process is not None
                 assert self.process.wait(CALL_S) == -signal.SIGKILL, (self.home / "log").read_text()[-3000:]
-                assert self.crashes < 1
+                assert self.crashes < max(1, len(self.ends))
                 self.crashes += 1
-                self.point = "never"
                 self.start()
                 if (
                     method == "POST"
@@ -149,9 +153,9 @@ class Place:
 
 
 @contextmanager
-def run_place(home: Path, point: str, number: int) -> Iterator[Place]:
+def run_place(home: Path, *ends: tuple[str, int]) -> Iterator[Place]:
     with ExitStack() as stack:
-        place = Place(home, point, number)
+        place = Place(home, *ends)
         place.start()
         stack.callback(lambda: place.process and (place.process.send_signal(signal.SIGINT), place.process.wait(CALL_S)))
         yield place
@@ -190,15 +194,19 @@ def top() -> Iterator[Path]:
 
 PLACES = ("a commit", "a line for the agent", "lines of the agent", "the start of an agent")
 POINTS = [f"{when} {place}" for place in PLACES for when in ("before", "after")]
-FIRST = {"a commit": 3, "a line for the agent": 4, "lines of the agent": 4, "the start of an agent": 1}
-"""Place -> how often it was passed before the server is killed, in the short form: in the middle of the turn."""
+SOME = (
+    ("before the start of an agent", 1),
+    ("after a line for the agent", 2),
+    ("before lines of the agent", 2),
+    ("after a commit", 2),
+)
+"""The short form: where the servers of one turn are killed, one after the other."""
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_a_turn_goes_on_in_the_next_server(top: Path, point: str) -> None:
-    with run_place(top, point, FIRST[point.partition(" ")[2]]) as place:
+def test_a_turn_goes_on_in_the_next_servers(top: Path) -> None:
+    with run_place(top, *SOME) as place:
         play(place)
-        assert place.crashes == 1
+        assert place.crashes == len(SOME)
 
 
 @pytest.mark.slow
@@ -209,36 +217,31 @@ def test_a_turn_goes_on_wherever_its_server_is_killed(top: Path, point: str) -> 
     for number in range(1, MOST):
         home = top / str(number)
         home.mkdir()
-        with run_place(home, point, number) as place:
+        with run_place(home, (point, number)) as place:
             play(place)
             if not place.crashes:
                 break
     assert 1 < number < MOST, number
 
 
-@pytest.fixture
-def open_request(top: Path) -> Iterator[tuple[Place, str]]:
-    """A server whose agent waits for a permission, and the session."""
-    with run_place(top, "never", 1) as place:
+def test_an_agent_cannot_answer_its_own_permission_and_its_tape_goes_with_the_session(top: Path) -> None:
+    """It finds the socket, and is not let in."""
+    with run_place(top) as place:
         session = place.call("POST", "/session", {})["id"]
         text = f"attack {top / 'data' / 'held'} // allow touch x"
         place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
         wait_for(lambda: place.call("GET", "/permission"), TURN_S, lambda: (top / "log").read_text()[-3000:])
-        yield place, session
+        [request] = place.call("GET", "/permission")
+        check_tape(place, session)
+        place.call("POST", f"/permission/{request['id']}/reply", {"reply": "reject"})
+        wait_for(lambda: session not in place.call("GET", "/session/status"), TURN_S, "the turn does not end")
+        said = [part.get("text") for message in place.call("GET", f"/session/{session}/message") for part in message["parts"]]
+        assert "0 of 1 reject_once" in said, said
+        check_tape(place, session, is_deleted=True)
 
 
-def test_an_agent_cannot_answer_its_own_permission(open_request: tuple[Place, str]) -> None:
-    """It finds the socket, and is not let in."""
-    place, session = open_request
-    [request] = place.call("GET", "/permission")
-    place.call("POST", f"/permission/{request['id']}/reply", {"reply": "reject"})
-    wait_for(lambda: session not in place.call("GET", "/session/status"), TURN_S, "the turn does not end")
-    said = [part.get("text") for message in place.call("GET", f"/session/{session}/message") for part in message["parts"]]
-    assert "0 of 1 reject_once" in said, said
-
-
-def test_a_tape_goes_with_its_session(open_request: tuple[Place, str]) -> None:
-    place, session = open_request
+def check_tape(place: Place, session: str, *, is_deleted: bool = False) -> None:
+    """A session has a tape, and a deleted one has none."""
     held, rows = place.home / "data" / "held", "SELECT count(*) FROM value WHERE namespace LIKE 'tape%'"
 
     def count_rows() -> int:
@@ -249,13 +252,16 @@ def test_a_tape_goes_with_its_session(open_request: tuple[Place, str]) -> None:
     assert count_rows() > 1
     [listed] = place.call("GET", "/v1/x-holders")["holders"]
     assert (listed["id"], listed["session"], listed["isAlive"], len(listed["pids"]) > 0) == (folder.name, session, True, True)
+    if not is_deleted:
+        return
     place.call("DELETE", f"/session/{session}")
     wait_for(lambda: not list(held.iterdir()) and not count_rows(), CALL_S, "something is left")
 
 
+@pytest.mark.slow
 def test_ten_thousand_lines_are_taken_up(top: Path) -> None:
     """The text goes on where it was, and comes once."""
-    with run_place(top, "never", 1) as place:
+    with run_place(top) as place:
         session = place.call("POST", "/session", {})["id"]
         text = "flood 10000 // allow touch x"
         place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
@@ -270,9 +276,16 @@ def test_ten_thousand_lines_are_taken_up(top: Path) -> None:
         assert said == "".join(f"{step} " for step in range(10_000)) + "done allow_once"
 
 
-def test_a_command_for_an_agent_ends_with_its_server(top: Path) -> None:
-    """The agent is told, and its turn goes on."""
-    with run_place(top, "never", 1) as place:
+def test_work_of_the_server_itself_ends_with_it(top: Path) -> None:
+    """An agent is told that its command was killed, and its turn goes on. An agent in the server ends; the log says so before."""
+    with run_place(top) as place:
+        mocked = place.call("POST", "/session", {})["id"]
+        body = {"parts": [{"type": "text", "text": "hang"}], "model": {"providerID": "mock", "modelID": "default"}}
+        place.call("POST", f"/session/{mocked}/prompt_async", body)
+        log = top / "log"
+        wait_for(lambda: "it runs in this server" in log.read_text(), TURN_S, lambda: log.read_text()[-3000:])
+        [listed] = place.call("GET", "/v1/sessions")["sessions"]
+        assert listed["outlives"] is False
         session = place.call("POST", "/session", {})["id"]
         text = "run touch begun; sleep 600"
         place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
@@ -285,20 +298,6 @@ def test_a_command_for_an_agent_ends_with_its_server(top: Path) -> None:
         assert '"signal": "SIGKILL"' in said, said
         events = place.events(session)
         assert (events["turn.started"], events["turn.ended"], events["error"]) == (1, 1, 0), events
-
-
-def test_an_agent_in_the_server_ends_with_it(top: Path) -> None:
-    """The log and `/v1` say so before."""
-    with run_place(top, "never", 1) as place:
-        session = place.call("POST", "/session", {})["id"]
-        body = {"parts": [{"type": "text", "text": "hang"}], "model": {"providerID": "mock", "modelID": "default"}}
-        place.call("POST", f"/session/{session}/prompt_async", body)
-        log = top / "log"
-        wait_for(lambda: "it runs in this server" in log.read_text(), TURN_S, lambda: log.read_text()[-3000:])
-        [listed] = place.call("GET", "/v1/sessions")["sessions"]
-        assert listed["outlives"] is False
-        assert place.process is not None
-        place.process.kill()
-        assert session not in place.call("GET", "/session/status")
-        errors = [message["info"].get("error") for message in place.call("GET", f"/session/{session}/message")]
+        assert mocked not in place.call("GET", "/session/status")
+        errors = [message["info"].get("error") for message in place.call("GET", f"/session/{mocked}/message")]
         assert any(errors), errors

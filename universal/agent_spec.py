@@ -185,12 +185,15 @@ class ConversationStore(NamedTuple):
     reader   returns the module that reads them, when needed; `command` continues one in the agent's own program, with {id}
     files    glob with {id} below the agent's own folder (`AgentRules.own_folder`): files of JSON lines
     program  without files: returns what asks the program
+    foreign_rows  (new lines of a file, rows that it has returned) -> (rows of turns of another program, whether the last one is
+             over). None: it cannot tell them from its own
     """
 
     reader: Callable[[], ConversationReader]
     command: str
     files: str = ""
     program: Callable[[], ConversationProgram] | None = None
+    foreign_rows: Callable[[Sequence[bytes], Sequence[JsonObject]], tuple[Sequence[JsonObject], bool]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

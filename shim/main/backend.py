@@ -79,6 +79,7 @@ from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.tape import Tapes, TapeStore
 from shim.sessions.stored_sessions import NewState, Remotes, stored_sessions
 from shim.sessions.transfer.conversations import NativeSessions
+from shim.sessions.transfer.other_writers import OtherWriters
 from shim.store.base import TERMINALS, OrderedStore
 from shim.stream.hub import Hub
 from shim.stream.streams import Streams
@@ -433,6 +434,8 @@ async def start(
         await member.join(services)
         watching = asyncio.create_task(config.keep_current(sessions.index.directories_at_work), name="keep configuration current")
         ends.callback(watching.cancel)
+        writers = asyncio.create_task(OtherWriters(sessions).watch(), name="look at agents' own programs")
+        ends.callback(writers.cancel)
         return Backend(services, hooks, drain, ends.pop_all())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -88,6 +89,50 @@ def test_a_conversation_begun_here_goes_on_in_the_terminal(server: Bench, stream
     watch.wait_for_end(watch.prompt("[scene:text] remember magenta"))
     (row,) = [row for row in list_conversations(server) if row.get("sessionId") == watch.session]
     assert "the word magenta" in run_agent(server, "[scene:see:magenta] what?", "--resume", row["id"]), json.dumps(row)
+
+
+@pytest.mark.parametrize("server", [CLAUDE], indirect=True)
+def test_a_terminal_that_goes_on_meanwhile_is_shown_and_the_agent_gets_it(server: Bench, stream: Stream) -> None:
+    """Two writers at once, between turns and in one: our turn is not disturbed, and neither loses what the other said."""
+    watch = Watch.on(server.api, stream)
+    watch.wait_for_end(watch.prompt("[scene:text] remember magenta"))
+    (id_,) = [row["id"] for row in list_conversations(server) if row.get("sessionId") == watch.session]
+    at = watch.prompt("[scene:slow_bash:6] one")
+    watch.wait_tool("running", at)
+    run_agent(server, "[scene:text] indigo in the terminal", "--resume", id_)
+    stream.idle(watch.session, since=at)
+    watch.wait_text("You said: indigo in the terminal", at)
+    messages = watch.wait_for_end(at, idles=2)
+    assert texts(messages) == [
+        "You said: remember magenta",
+        "This takes a while.",
+        "Done!",
+        "You said: indigo in the terminal",
+    ]
+    told = [event["properties"]["message"] for _, event in stream.events if event["type"] == "tui.toast.show"]
+    assert [words.partition(",")[0] for words in told] == ["Somebody goes on with this conversation in Claude Code's own program"]
+    at = watch.prompt("[scene:see:indigo] and now")
+    assert "the word indigo" in texts(watch.wait_for_end(at))[-1]
+
+
+@pytest.mark.parametrize("server", [CODEX], indirect=True)
+def test_a_conversation_that_a_terminal_has_open_is_left_to_it(server: Bench, stream: Stream) -> None:
+    """Codex lets one process write to a thread: the person is told, nothing is begun anew, and the next prompt has all."""
+    run_agent(server, "[scene:text] remember magenta")
+    (row,) = list_conversations(server)
+    session = server.api.post(f"/v1/agents/{CODEX}/x-sessions/{row['id']}")["sessionId"]
+    watch = Watch(server.api, stream, session)
+    with ThreadPoolExecutor(1) as terminal:
+        running = terminal.submit(run_agent, server, "resume", row["id"], "[scene:slow_bash:12] indigo")
+        wait_for(lambda: any("indigo" in json.dumps(r["body"]) for r in server.model.requests()), LISTED_S, "it does not begin")
+        at = watch.prompt("[scene:text] from here")
+        failure = watch.wait("session.error", at)["error"]["data"]["message"]
+        assert failure.startswith("Codex has this conversation open in another program")
+        stream.idle(session, since=at)
+        assert "Done!" in running.result()
+    stream.idle(session, since=watch.prompt("[scene:see:indigo] and now"))
+    assert "the word indigo" in texts(server.api.messages(session))[-1]
+    assert [row.get("sessionId") for row in list_conversations(server)] == [session], "no second one was begun"
 
 
 @pytest.mark.parametrize("server", [CODEX, CLAUDE, *nightly(OPENCODE, PI)], indirect=True)

@@ -77,6 +77,8 @@ class Transcript:
         self.open_id: str | None = None
         self.compaction_id: str | None = None
         self.turn_messages: list[str] = []
+        self._is_own = False
+        """Whether nothing of this turn is in an agent's conversation."""
         self.awaiting: list[str] = []
 
     # --- between turns -------------------------------------------------------------------------------------
@@ -196,7 +198,7 @@ class Transcript:
     def note_dispatch(self, item_id: str, carried: Iterable[str], agent: str, note: str = "") -> None:
         """Note that this item's prompt is being answered now. `carried` messages went along; `note` is shown above the answer."""
         self.summarise()
-        self._note = note
+        self._note, self._is_own = note, not agent
         self.parent_id = self.prompt_of_item.get(item_id, self.parent_id)
         for message_id in (*carried, self.parent_id or ""):
             self.session.messages.learn(message_id, agent)
@@ -275,7 +277,7 @@ class Transcript:
         info = values.StepInfo(message_id, parent or self._id("msg", at_ms), at_ms, mode, model, place, place, compacts=compacts)
         message = Message(info)
         is_persons = item is not None and obj(item.metadata).get("origin") == PERSONS_COMMAND
-        if not is_persons:
+        if not self._is_own:
             message.known_by.add(self.session.agent)
         self.session.add(message)
         self.turn_messages.append(message_id)
@@ -644,7 +646,7 @@ class Transcript:
         record, steps = self.session.record, [message.info for message in messages if isinstance(message.info, values.StepInfo)]
         usage, cost = sum((step.usage for step in steps), record.usage), sum((step.cost for step in steps), record.cost)
         self.session.record = replace(record, usage=usage, cost=cost)
-        self.turn_messages = []
+        self.turn_messages, self._is_own = [], False
         self.parent_id = self.compaction_id = None
         self._call_names = {}
         self._forget_items()

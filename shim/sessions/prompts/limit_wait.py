@@ -59,7 +59,7 @@ class LimitWait:
         self._count += 1
         self._until_s = whole(details.get("resets_at")) + GRACE_S
         when = f"{datetime.fromtimestamp(self._until_s, UTC):%d %b, %H:%M} UTC"
-        text = f"A limit of your plan is used up. This goes on by itself when it resets: {when}."
+        text = f"A limit of your plan is used up. It goes on by itself at {when}."
         self._state.status("retry", text, message=text, attempt=self._count, delay_ms=self._left_ms())
         self._look()
 

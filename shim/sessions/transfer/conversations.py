@@ -66,7 +66,7 @@ JUST_WRITTEN_MS = 600_000
 """Milliseconds since its last change in which a conversation may still be open in the agent's own program."""
 OPEN_ELSEWHERE = (
     "{agent} has written to this conversation in the last ten minutes, so that it may still be open in a terminal. Close it "
-    "there before you go on here: what both say at once is kept, but the conversation goes on from what was said last."
+    "there before you go on here."
 )
 _ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
 
@@ -208,7 +208,7 @@ async def stored_sessions(manager: SessionManager, agent: Agent, directory: str,
     since_ms = manager.deps.clock.now_ms() - days * DAY_MS
 
     def look() -> Iterator[Conversation]:
-        for updated_ms, path in _files(manager, agent, "*"):
+        for updated_ms, path in files_of(manager, agent, "*"):
             if updated_ms < since_ms:
                 break
             own = _read(agent, path, directory)
@@ -245,7 +245,7 @@ async def open_stored(
 
     def look(rows: Sequence[JsonObject]) -> tuple[Conversation | None, list[ConversationEvent]]:
         own = store.reader().read(rows) if rows else None
-        for _, path in _files(manager, agent, id_):
+        for _, path in files_of(manager, agent, id_):
             with disk.open_file(path) as (file, state):
                 if state.st_size > FILE_BYTES:
                     raise InvalidRequest(f"{path.name} has {state.st_size} bytes; at most {FILE_BYTES} are read.", path=("id",))
@@ -329,7 +329,7 @@ async def _copy(state: SessionState, events: Sequence[ConversationEvent], manage
         note(at, EventType.TURN_ENDED, TurnData(phase="ended", turn_id=turn_id, metadata={"reason": "completed"}))
 
 
-def _files(manager: SessionManager, agent: Agent, name: str) -> list[tuple[int, Path]]:
+def files_of(manager: SessionManager, agent: Agent, name: str) -> list[tuple[int, Path]]:
     """(time of the last change in ms, path) of the agent's files with this id, the newest first. Blocking."""
     folder, own = agent.spec.rules.own_folder, agent.spec.abilities.conversations
     if folder is None or own is None:

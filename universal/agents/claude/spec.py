@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from universal.agent_spec import (
     EVERYTHING,
     AgentAbilities,
@@ -28,6 +30,7 @@ from universal.claude_code import (
     WITHHELD_COMMANDS,
 )
 from universal.codec import Codec, IdFactory
+from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Enforcement
 from universal.setup import SetupUse
 
@@ -42,6 +45,12 @@ def _reader() -> ConversationReader:
     from universal.agents.claude import transcripts
 
     return transcripts
+
+
+def _foreign_rows(lines: Sequence[bytes], rows: Sequence[JsonObject]) -> tuple[Sequence[JsonObject], bool]:
+    from universal.agents.claude import transcripts
+
+    return transcripts.foreign_rows(lines, rows)
 
 
 CLAUDE = AgentSpec(
@@ -81,7 +90,9 @@ CLAUDE = AgentSpec(
         withheld_commands=WITHHELD_COMMANDS,
         setup=SetupUse(frozenset({"mcp", "subagents"}), text="start"),
         no_steering="",
-        conversations=ConversationStore(_reader, "claude --resume {id}", files="projects/*/{id}.jsonl"),
+        conversations=ConversationStore(
+            _reader, "claude --resume {id}", files="projects/*/{id}.jsonl", foreign_rows=_foreign_rows
+        ),
         structured="any",
         rewinds=True,
     ),

@@ -14,6 +14,7 @@ from universal.agents.claude.codec import NOISE, ClaudeCodec
 from universal.agents.claude.wire import Msg, get_text
 from universal.agents.kit.prompts import first_line
 from universal.codec import Fact, IdFactory
+from universal.lib.jsonline import objects
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 
@@ -43,6 +44,25 @@ def events(rows: Sequence[Msg], ids: IdFactory) -> Iterator[ConversationEvent]:
             line = {**row, "parent_tool_use_id": None, "tool_use_result": row.get("toolUseResult"), "isSynthetic": True}
             yield from _facts(codec, json.dumps(line).encode(), at)
     yield from _facts(codec, _END, at)
+
+
+def foreign_rows(lines: Sequence[bytes], rows: Sequence[Msg]) -> tuple[list[Msg], bool]:
+    """(rows of turns that another program has written: `rows` and those of new lines, whether the last one is over).
+
+    Prompts of this server have uuids of version 5 (`wire.prompt_uuid`), those of other programs of version 4. Only a prompt has a
+    `promptSource` ("typed", "sdk"), so that no other line is parsed while there is none of somebody else.
+    """
+    theirs = {get_text(row, "uuid"): row for row in rows}
+    for line in lines:
+        if theirs or b'"promptSource"' in line:
+            for row in objects(line):
+                uuid, is_prompt = get_text(row, "uuid"), "promptSource" in row and bool(_prompt(row))
+                if (is_prompt and uuid[14:15] != "5") or (not is_prompt and get_text(row, "parentUuid") in theirs):
+                    theirs[uuid] = row
+    said = [row for row in theirs.values() if row.get("type") in ("user", "assistant")]
+    blocks = arr(obj(said[-1].get("message")).get("content")) if said else []
+    is_over = bool(said) and said[-1]["type"] == "assistant" and "tool_use" not in [obj(block).get("type") for block in blocks]
+    return [*theirs.values()], is_over
 
 
 def _facts(codec: ClaudeCodec, line: bytes, at: str) -> Iterator[ConversationEvent]:

@@ -149,6 +149,12 @@ HINTS: dict[str, str] = {
 }
 """Code of an error -> hint for the person."""
 
+ACTIVE_WRITER = "already has an active writer"
+"""In the refusal of a thread that another process has open (0.171). It says so as long as that runs, also between its turns."""
+CONVERSATION_IN_USE = (
+    "Codex has this conversation open in another program, perhaps in a terminal, and lets only one write to it. Close it there "
+    "and send the prompt again: the conversation then has what was said there."
+)
 _RETRYABLE = frozenset({"rateLimitExceeded", "serverOverloaded", "internalServerError", "responseStreamDisconnected"})
 INTERRUPTION: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
 SELF_INTERRUPTION: Msg = {
@@ -184,6 +190,8 @@ def error_json(message: str, code: str, status: int = 0) -> dict[str, Json]:
 
 def request_error(method: str, message: str) -> dict[str, Json]:
     """The error of the turn for a refused request of ours."""
+    if ACTIVE_WRITER in message:
+        return error_json(CONVERSATION_IN_USE, "conversation_in_use")
     if method in ("thread/fork", "thread/resume"):  # whatever the reason is: the server begins a new conversation
         return error_json(message, "session_not_found")
     if "config" in message.lower():

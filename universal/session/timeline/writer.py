@@ -120,6 +120,8 @@ class StatusesWriter:
             self._deliver([*filter(carried.__contains__, inbox), id_])
         elif waiting is None:
             return
+        elif state == "own":
+            self._deliver([id_])
         elif state == "withdrawn" or (state == "cancelled" and waiting.kind == "compaction"):
             self.withdraw(id_)
         elif state == "cancelled":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 from universal.agent_spec import ConversationPrompt
-from universal.agents.claude.transcripts import events, read
+from universal.agents.claude.transcripts import events, foreign_rows, read
+from universal.agents.claude.wire import prompt_uuid
 from universal.codec import Fact
 from universal.items import ItemKind
 
@@ -92,3 +94,27 @@ def test_a_conversation_has_its_last_name_or_its_first_prompt() -> None:
         own = read(lines)
         assert own is not None and own.title == title
     assert read([{"type": "user"}, {"type": "summary"}]) is None
+
+
+def test_the_rows_of_another_programs_turn_are_found() -> None:
+    """Two that write at once: the other's prompt and what follows from it, and when its turn is over."""
+    ours, theirs = prompt_uuid("key"), "2ab0186c-2da1-40c8-abb4-fa3f20d72517"
+    rows = [
+        row("user", ours, None, "mine", promptSource="sdk"),
+        row("assistant", "c", ours, text("Yours.")),
+        row("user", theirs, "c", "theirs", promptSource="typed"),
+        row("user", prompt_uuid("key2"), "c", "mine again", promptSource="sdk"),
+        row("attachment", "e", theirs, attachment={"type": "skill_listing"}),
+        row("assistant", "f", "e", CALL),
+        row("assistant", "g", prompt_uuid("key2"), text("Yours again.")),
+        row("user", "h", "f", RESULT, toolUseResult={"stdout": "hi", "stderr": ""}),
+        row("assistant", "i", "h", text("Theirs.")),
+        row("user", "j", "g", "a caveat", isMeta=True, promptSource="system"),
+    ]
+    lines = [json.dumps(line).encode() for line in rows]
+    assert foreign_rows(lines[:2], ()) == ([], False)
+    begun, is_over = foreign_rows(lines[:6], ())
+    assert ([found["uuid"] for found in begun], is_over) == ([theirs, "e", "f"], False)
+    whole, is_over = foreign_rows([*lines[6:], b"{"], begun)
+    assert ([found["uuid"] for found in whole], is_over) == ([theirs, "e", "f", "h", "i"], True)
+    assert lines_of(whole) == ["> theirs", "tool_call:completed", "tool_result:completed", "Theirs."]

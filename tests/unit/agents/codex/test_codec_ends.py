@@ -135,6 +135,16 @@ def test_a_resume_that_is_refused_for_any_reason_is_a_lost_conversation(why: str
     assert [error.code for error in facts(bench.answer(start, error=why), EventType.ERROR)] == ["session_not_found"]
 
 
+def test_a_thread_that_another_process_has_open_is_not_lost() -> None:
+    """Recorded with 0.171, whose refusal of `thread/resume` says so: a new conversation would leave that one behind."""
+    bench = Bench(native_session_id=THREAD, resume=True)
+    bench.ready()
+    (start,) = written_lines(bench.codec.send(Prompt(key="k", text="hello")))
+    outputs = bench.answer(start, error=f"thread {THREAD} already has an active writer")
+    assert [error.code for error in facts(outputs, EventType.ERROR)] == ["conversation_in_use"]
+    assert any(isinstance(out, Stop) for out in outputs), "the next prompt tries to resume it again"
+
+
 def test_a_warning_is_a_note_once() -> None:
     bench = Bench().with_running_turn()
     (note,) = facts(bench.say("warning", message="Model metadata not found."), EventType.ITEM_COMPLETED)

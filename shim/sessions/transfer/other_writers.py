@@ -1,0 +1,129 @@
+"""Finds what agents' own programs say in a terminal in conversations that are open here.
+
+Such a program writes to the file of the conversation, and the agent that runs for the session does not read it again. What was
+said there is recorded as a turn that no agent knows, so that it goes along with the next prompt as text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from shim.agents.directory import Agent
+from shim.lib import disk
+from shim.sessions.index.manager import SessionManager
+from shim.sessions.session.actor import SessionActor
+from shim.sessions.transfer.conversations import FILE_BYTES, files_of
+from universal.agent_spec import ConversationPrompt
+from universal.events import EventType, ItemData
+from universal.items import TextPart
+from universal.lib.jsonvalue import JsonObject
+from universal.session.user_prompt import PromptItem, UserPrompt
+from universal.session.values import ModelRef, Text
+
+log = structlog.get_logger()
+
+LOOK_EVERY_S = 2.0
+"""Seconds between two looks at the files of sessions whose agent runs."""
+WRITTEN_ELSEWHERE = (
+    "Somebody goes on with this conversation in {agent}'s own program, while it is open here. What is said there is shown here "
+    "when that turn is over, and the agent gets it with your next prompt. That program does not read what is said here: close it "
+    "there, and open it again when you are done here."
+)
+
+
+@dataclass(slots=True)
+class _File:
+    """A conversation's file. `end`: how much was read; `rows`: of turns that are not recorded; `told`: of them."""
+
+    path: Path
+    end: int
+    rows: Sequence[JsonObject] = ()
+    told: bool = False
+
+
+class OtherWriters:
+    """Looks at the conversations of all sessions whose agent runs, if it can tell its own lines from others'."""
+
+    def __init__(self, manager: SessionManager) -> None:
+        self._manager = manager
+        self._files: dict[tuple[str, str], _File] = {}
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self.look()
+            except Exception:  # the next look may find what this one did not
+                log.exception("other_writers.failed")
+
+    async def look(self) -> None:
+        """Look once. What begins to be looked at counts as read."""
+        at_work = {key: it for actor in self._manager.index.actors() if (it := self._conversation(actor)) for key in (it[2],)}
+        self._files = {key: file for key, file in self._files.items() if key in at_work}
+        if not at_work:
+            return
+        lines = await asyncio.to_thread(self._read, {key: agent for key, (_, agent, _) in at_work.items()})
+        for key, (actor, agent, _) in at_work.items():
+            if key in self._files:
+                self._note(actor, agent, self._files[key], lines.get(key, ()))
+
+    def _conversation(self, actor: SessionActor) -> tuple[SessionActor, Agent, tuple[str, str]] | None:
+        agent = self._manager.deps.agents.get(actor.process.agent or "")
+        native = None if agent is None else actor.native.get(agent.spec.name)
+        if agent is None or native is None or (store := agent.spec.abilities.conversations) is None or store.foreign_rows is None:
+            return None
+        key = actor.main.id, native.id
+        return (actor, agent, key) if actor.alive or (key in self._files and self._files[key].rows) else None
+
+    def _read(self, agents: Mapping[tuple[str, str], Agent]) -> dict[tuple[str, str], list[bytes]]:
+        """The lines that are new in each file. Blocking."""
+        lines = dict[tuple[str, str], list[bytes]]()
+        for key, agent in agents.items():
+            if (file := self._files.get(key)) is None:
+                for _, path in files_of(self._manager, agent, key[1])[:1]:
+                    self._files[key] = _File(path, path.stat().st_size)
+                continue
+            with suppress(OSError):
+                if file.path.stat().st_size != file.end:
+                    with disk.open_file(file.path) as (opened, _):
+                        opened.seek(file.end)
+                        new, newline, _ = opened.read(FILE_BYTES).rpartition(b"\n")
+                    file.end += len(new) + len(newline)
+                    lines[key] = new.splitlines()
+        return lines
+
+    def _note(self, actor: SessionActor, agent: Agent, file: _File, lines: Sequence[bytes]) -> None:
+        store = agent.spec.abilities.conversations
+        assert store is not None
+        assert store.foreign_rows is not None
+        file.rows, is_over = store.foreign_rows(lines, file.rows)
+        if file.rows and not file.told:
+            file.told = True
+            actor.main.status("notice", WRITTEN_ELSEWHERE.format(agent=agent.spec.title))
+        if file.rows and is_over and not lines and not actor.main.machine.busy:
+            log.info("conversation.written_elsewhere", session_id=actor.main.id, agent=agent.spec.name)
+            rows, file.rows, file.told = file.rows, (), False
+            self._record(actor, agent, rows)
+
+    def _record(self, actor: SessionActor, agent: Agent, rows: Sequence[JsonObject]) -> None:
+        """Record turns of another program as one turn here, at once."""
+        state, deps, store = actor.main, self._manager.deps, agent.spec.abilities.conversations
+        assert store is not None
+        model = ModelRef(agent.spec.name, agent.catalogue.default_model or "default")
+        with deps.changes.burst, state.journal:
+            actor.begin_local_work(lambda: None)  # it is over before anybody could stop it
+            for _, said in store.reader().events(rows, deps.ids.factory()):
+                if isinstance(said, ConversationPrompt):
+                    prompt = UserPrompt(parts=(Text("", said.text),), mode="build", model=state.session.record.model or model)
+                    item = PromptItem.of(deps.ids.new("item"), prompt, (TextPart(text=said.text),))
+                    state.record(EventType.ITEM_COMPLETED, ItemData(item=item))
+                    state.status("prompt", state="own", item_id=item.item_id)
+                else:
+                    state.fact(said)
+            actor.end_local_work()

@@ -1,0 +1,109 @@
+"""Two programs that write to one conversation at once: what the other one says is told, shown, and given to the agent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim.sessions.transfer.other_writers import OtherWriters
+from tests.bench.agent import SESSION
+from tests.http.test_acp import backend_of
+from tests.micro.test_calls import AGENT
+from tests.support.live import Live, live
+
+MODEL = {"providerID": "claude", "modelID": "default"}
+THEIRS = "2ab0186c-2da1-40c8-abb4-fa3f20d72517"
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Live]:
+    """A server with a program that speaks Claude Code's protocol."""
+    program = tmp_path / "claude"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
+    program.chmod(0o755)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "SHIM_CLAUDE_BIN": str(program)}
+    async with live(tmp_path, environ=environ) as running:
+        yield running
+
+
+def append(home: Path, *rows: dict[str, Any]) -> None:
+    file = home / ".claude" / "projects" / "p" / f"{SESSION}.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as out:
+        out.writelines(json.dumps({"timestamp": "2026-11-30T00:00:00.000Z", **row}) + "\n" for row in rows)
+
+
+def prompt(uuid: str, words: str) -> dict[str, Any]:
+    message = {"role": "user", "content": words}
+    return {"type": "user", "uuid": uuid, "parentUuid": None, "promptSource": "typed", "message": message}
+
+
+def answer(uuid: str, parent: str, words: str) -> dict[str, Any]:
+    said = {"role": "assistant", "id": f"msg_{uuid}", "model": "m", "content": [{"type": "text", "text": words}]}
+    return {"type": "assistant", "uuid": uuid, "parentUuid": parent, "message": said}
+
+
+async def status_items(server: Live, session: str, label: str) -> list[dict[str, Any]]:
+    body: Any = await (await server.api.raw.get(f"/v1/sessions/{session}/events")).json()
+    items: list[dict[str, Any]] = [event["data"].get("item") or {} for event in body["events"]]
+    return [item for item in items if item.get("kind") == "status" and item["content"][0]["label"] == label]
+
+
+async def test_a_turn_of_another_program_is_shown_and_goes_along_with_the_next_prompt(server: Live, tmp_path: Path) -> None:
+    session, writers = await server.session(), OtherWriters(backend_of(server).services.sessions)
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    append(tmp_path / "home", prompt("3b72725e-c043-532f-805c-2d84cb0de85a", "[deltas:1]"))  # the server's own, of version 5
+    await writers.look()
+    await writers.look()
+    assert await status_items(server, session, "notice") == []
+    append(tmp_path / "home", prompt(THEIRS, "in the terminal"))
+    await writers.look()
+    (told,) = await status_items(server, session, "notice")
+    assert "in Claude Code's own program" in told["content"][0]["detail"]
+    append(tmp_path / "home", answer("a1", THEIRS, "said in the terminal"))
+    await writers.look()
+    assert len(await server.messages(session)) == 2, "it may go on"
+    async with server.api.stream("/event") as events:
+        await writers.look()
+        while (await events.next())["type"] != "session.idle":
+            pass
+    messages = await server.messages(session)
+    assert [p["text"] for m in messages[2:] for p in m["parts"] if p["type"] == "text"] == [
+        "in the terminal",
+        "said in the terminal",
+    ]
+    assert (await server.api.get(f"/api/session/{session}/inbox", status=200)).body["data"] == []
+    shown: Any = (await server.api.get(f"/api/session/{session}/message", status=200)).body["data"]
+    assert "said in the terminal" in json.dumps(shown)
+    for carried in ([message["info"]["id"] for message in messages[2:]], []):
+        await server.ask(session, "[deltas:1]", model=MODEL)
+        assert (await status_items(server, session, "prompt"))[-1]["metadata"]["carried"] == carried
+    assert len(await status_items(server, session, "notice")) == 1
+
+
+async def test_a_turn_that_runs_here_is_not_disturbed(server: Live, tmp_path: Path) -> None:
+    session, writers = await server.session(), OtherWriters(backend_of(server).services.sessions)
+    append(tmp_path / "home", prompt(THEIRS, "before"))
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    await writers.look()
+    async with server.api.stream("/event") as events:
+        await server.api.post(
+            f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "[hang:1]"}], "model": MODEL}
+        )
+        while (await events.next())["type"] != "session.status":
+            pass
+        append(tmp_path / "home", prompt(THEIRS, "in the terminal"), answer("a1", THEIRS, "said in the terminal"))
+        for _ in range(3):
+            await writers.look()
+        assert len(await status_items(server, session, "notice")) == 1
+        assert "said in the terminal" not in json.dumps(await server.messages(session))
+        await server.api.post(f"/session/{session}/abort", status=200)
+        while (await events.next())["type"] != "session.idle":
+            pass
+    await writers.look()
+    assert "said in the terminal" in json.dumps(await server.messages(session))

@@ -436,6 +436,10 @@ async def test_a_quota_holds_on_each_wire(tmp_path: Path) -> None:
         status, said = await house.ask("POST", f"/session/{busy}/prompt_async", ada, prompt_body("echo two"))
         assert (status, "1 prompts of ada wait already" in said, "max_queued = 1" in said) == (429, True, True)
         assert (await house.ask("POST", f"/session/{busy}/prompt_async", OWNER, prompt_body("echo three")))[0] == 204
+        before = len(json.loads((await house.ask("GET", "/session", ada))[1]))
+        words = await McpClient(server, **ada).refusal("start_session", agent="mock", prompt="echo hello")
+        assert "agents work for ada already" in words
+        assert len(json.loads((await house.ask("GET", "/session", ada))[1])) == before, "a refused prompt leaves no session"
         child = server.api.raw.app[SERVICES].sessions.create(
             str(server.directory), Identity("global", "/"), parent_id=busy, agent_name="mock", is_delegated=True
         )

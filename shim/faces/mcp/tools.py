@@ -21,7 +21,7 @@ from shim.http import wire_json
 from shim.http.directory import resolve
 from shim.http.services import Services, list_offers
 from shim.lib.complaints import fault
-from shim.lib.errors import InvalidRequest, ShimError
+from shim.lib.errors import Forbidden, InvalidRequest, LimitReached, ShimError
 from shim.sessions import delegation
 from shim.sessions.agent_tokens import WAIT_LIMIT_S
 from shim.sessions.feed import SessionChanges
@@ -170,7 +170,11 @@ async def start_session(call: Call, args: StartSession) -> Mapping[str, Any]:
     wish = NewSession(args.agent, mode=args.mode or None, model=args.model or None, title=args.title or None, by=call.caller)
     assert services.universal is not None
     session_id = await services.universal.sessions.create(None, wish, directory, project)
-    return {**await _prompt(call, session_id, args.prompt), "directory": directory}
+    try:
+        return {**await _prompt(call, session_id, args.prompt), "directory": directory}
+    except (Forbidden, LimitReached):  # a prompt that is refused leaves no empty session
+        await services.sessions.delete(session_id)
+        raise
 
 
 class Prompt(Args):

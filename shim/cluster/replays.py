@@ -20,7 +20,7 @@ import structlog
 from shim.cluster.peers import Growth, Peers
 from shim.cluster.places import EXCEPTIONS, STORED, Places, Progress, Viewpoint, decode_viewpoint, encode_viewpoint, hash_of
 from shim.cluster.remote_sessions import RemoteSessions
-from shim.lib.errors import StoreError
+from shim.lib.errors import StoreError, StoreUnavailable
 from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.history.journal_loader import PAGE, SLICE_S, join_deltas, load_journal
 from shim.sessions.index.session_index import SessionIndex
@@ -35,6 +35,8 @@ log = structlog.get_logger()
 WAIT_S = 1.0
 """Maximum seconds to wait until this server has shown what the client has seen at another one. What it has not shown by then is
 kept from the client when it comes. Events that were not stored before their server died never come."""
+ANEW_S = 5.0
+"""Maximum seconds to wait until this server has shown all that is stored, before a client reads everything anew here."""
 WORD_S = 0.1
 """Seconds after which messages of journals are read of which no word has come."""
 KEEP_S = 15.0
@@ -92,7 +94,7 @@ class Replays:
         viewpoint = decode_viewpoint(last_event_id)
         if viewpoint is None or not await self._remembers(viewpoint):
             return None
-        await self._catch_up(viewpoint)
+        await self._catch_up(viewpoint, WAIT_S)
         places = self._places
         if any(growth.session_id not in self._index for growth in places.after(viewpoint.position)):
             await self._look_now()
@@ -107,17 +109,27 @@ class Replays:
             if hash_of(session_id) in tags:
                 self._places.learn(session_id)
 
-    async def _catch_up(self, viewpoint: Viewpoint) -> None:
-        """Wait until all messages were noted of which this server knows, and shown what the client has seen, at most WAIT_S."""
+    async def catch_up(self) -> None:
+        """Wait until this server has shown all that is stored, since a client that has seen some of it reads all anew here.
+
+        Else it would get the end of a turn again that it has seen. Raises StoreUnavailable if this server stays behind.
+        """
+        newest = await self._peers.newest()
+        await self._catch_up(Viewpoint(newest), ANEW_S)
+        if self._places.position < newest:
+            raise StoreUnavailable("This server has not read yet what the others have stored. Try again, or at another server.")
+
+    async def _catch_up(self, viewpoint: Viewpoint, limit_s: float) -> None:
+        """Wait until all messages were noted of which this server knows, and shown what the client has seen."""
         places, loop = self._places, asyncio.get_running_loop()
         newest = max(viewpoint.position, places.newest)
         begin, is_read = loop.time(), False
-        while loop.time() < begin + WAIT_S:
+        while loop.time() < begin + limit_s:
             if places.position >= newest and self._has_shown(viewpoint):
                 return
             if not is_read and places.position < newest and loop.time() >= begin + WORD_S:
                 is_read = True
-                await self._read_words(newest, begin + WAIT_S)
+                await self._read_words(newest, begin + limit_s)
             else:
                 await asyncio.sleep(POLL_S)
 

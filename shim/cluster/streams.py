@@ -48,7 +48,8 @@ class ClusterStreams(Streams):
 
         What it has missed there comes after the first frames and before the greeting. What it has seen there, and this server has
         not shown yet, does not come again. If that is not possible, the client must read everything again, as for an unknown id:
-        the `id:` of `server.connected` is then not the one that it has sent.
+        the `id:` of `server.connected` is then not the one that it has sent. Raises StoreError if this server stays
+        behind what is stored then.
         """
         with suppress(TimeoutError):  # requests that may have been answered are not shown then
             async with asyncio.timeout(REPLAY_S):
@@ -58,15 +59,16 @@ class ClusterStreams(Streams):
         if last_event_id:  # the hub has not seen what was stored elsewhere while nobody listened here
             with suppress(*OF_ONE_SESSION):
                 viewpoint = await self._replays.prepare(last_event_id)
-        if viewpoint is None or last_event_id is None:
-            events = greeting(self._replays.is_current)
-            return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=events)
-        try:
-            return await _go_on(hub, self._replays, encoder, viewpoint, last_event_id, scope, greeting)
-        except (StoreError, *OF_ONE_SESSION, TimeoutError, MustReadAll) as error:  # of one session, and not of all
-            wire = encoder.generation
-            log.info("replay.read_all", wire=wire, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope, why=repr(error))
-        return hub.subscribe(encoder, scope=scope, greeting=greeting(self._replays.is_current))
+        if viewpoint is not None and last_event_id is not None:
+            try:
+                return await _go_on(hub, self._replays, encoder, viewpoint, last_event_id, scope, greeting)
+            except (StoreError, *OF_ONE_SESSION, TimeoutError, MustReadAll) as error:  # of one session, and not of all
+                wire = encoder.generation
+                log.info("replay.read_all", wire=wire, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope, why=repr(error))
+        if last_event_id:
+            await self._replays.catch_up()
+        known = None if viewpoint is not None else last_event_id  # perhaps this server alone understands it
+        return hub.subscribe(encoder, scope=scope, last_event_id=known, greeting=greeting(self._replays.is_current))
 
 
 async def _go_on(

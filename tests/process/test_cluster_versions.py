@@ -28,13 +28,14 @@ leases.asdict = lambda value: {**fields(value), 'later': [1]}
 """A program that writes fields of which this version knows nothing into leases and entries of sessions."""
 EARLIER_VERSION = (
     """
-import shim.cluster.nats.leases as leases
+import shim.cluster.nats.leases as leases, shim.store.rows as rows
 fields = leases.asdict
 leases.asdict = lambda value: {name: fields(value)[name] for name in ('agents', 'roots', 'room')}
+rows._OPTIONAL = set()
 """
     + RUN
 )
-"""A program whose leases lack what this version has added."""
+"""A program whose leases lack what this version has added, and which cannot read an event that says whose doing it is."""
 
 
 @pytest.mark.parametrize("program", [LATER_VERSION, EARLIER_VERSION], ids=["later", "earlier"])

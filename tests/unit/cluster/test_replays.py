@@ -18,7 +18,7 @@ from shim.cluster import replays as replays_module
 from shim.cluster.peers import Growth
 from shim.cluster.places import Places, Progress, Viewpoint, decode_viewpoint, hash_of
 from shim.cluster.replays import Gap, Replays
-from shim.lib.errors import StoreError
+from shim.lib.errors import StoreError, StoreUnavailable
 from shim.stream.streams import MustReadAll
 from tests.unit.cluster.test_places import MOMENT, change, publish
 
@@ -96,6 +96,7 @@ def replays_at(
     *,
     epoch: int = 1,
     is_loaded: bool = False,
+    newest: int = 0,
 ) -> Replays:
     """Another server, which has shown what `shown` says, and nothing of other sessions."""
     record = SimpleNamespace(id="ses_a", directory="/srv")
@@ -106,7 +107,9 @@ def replays_at(
         last_published=(shown or {}).get, read_words=read_words, note_replayed=lambda session_id, last: None
     )
     nothing: Any = None
-    peers: Any = SimpleNamespace(epoch_of=lambda session_id: epoch, is_orphan=lambda session_id: False)
+    peers: Any = SimpleNamespace(
+        epoch_of=lambda session_id: epoch, is_orphan=lambda session_id: False, newest=partial(asyncio.sleep, 0, newest)
+    )
     return Replays(nothing, index, remotes, partial(asyncio.sleep, 0), places, peers, nothing)
 
 
@@ -206,6 +209,23 @@ async def test_messages_of_which_no_word_has_come_are_read_before_a_client_goes_
     replays = replays_at(places, read_words=read_words)
     assert await replays.prepare("local.2") == Viewpoint(2)
     assert until == [2]
+
+
+async def test_a_client_reads_everything_again_where_all_is_shown_that_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have seen it at another server. A server that stays behind does not take it."""
+    monkeypatch.setattr(replays_module, "ANEW_S", 0.2)
+    places, errors = note(("ses_a", 1, 4, 1)), [StoreError("NATS is gone")]
+
+    async def read_words(newest: int) -> None:
+        if errors:
+            raise errors.pop()
+        places.note(Growth("ses_a", 5, 6, newest, 1), None)
+
+    replays = replays_at(places, read_words=read_words, newest=2)
+    with pytest.raises(StoreUnavailable, match="has not read yet"):
+        await replays.catch_up()
+    await replays.catch_up()
+    assert places.position == 2
 
 
 @pytest.mark.parametrize("error", [StoreError("NATS is gone"), TimeoutError()])

@@ -13,7 +13,7 @@ from shim.cluster.places import Viewpoint
 from shim.cluster.replays import Gap
 from shim.cluster.streams import ClusterStreams
 from shim.faces.opencode1.wire_event import OpenCodeEvent
-from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
+from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError, StoreUnavailable
 from shim.stream.hub import Hub
 from shim.stream.streams import MustReadAll
 from shim.stream.subscription import Subscription
@@ -48,7 +48,10 @@ class FakeRepeats:
 class FakeReplays:
     """What a client has missed and seen. In: `error`, of reading the events."""
 
-    def __init__(self, gaps: Sequence[Gap], repeats: FakeRepeats | None, error: Exception | None = None) -> None:
+    def __init__(
+        self, gaps: Sequence[Gap], repeats: FakeRepeats | None, error: Exception | None = None, *, is_behind: bool = False
+    ) -> None:
+        self.is_behind = is_behind
         self._gaps = gaps
         self._repeats = repeats
         self._error = error
@@ -59,6 +62,10 @@ class FakeReplays:
 
     async def freshen_requests(self) -> None:
         """They are fresh."""
+
+    async def catch_up(self) -> None:
+        if self.is_behind:
+            raise StoreUnavailable("behind")
 
     def is_current(self, session_id: str) -> bool:
         return session_id != "ses_stale"
@@ -113,6 +120,14 @@ async def test_a_client_whose_missed_events_cannot_be_read_must_read_everything_
     assert (connected.type, connected.id == SEEN) == ("server.connected", False)
     assert numbers(events) == [1]
     assert hub.stats().readers == 1
+
+
+async def test_a_server_that_stays_behind_refuses_a_client_that_must_read_everything_again() -> None:
+    """Else the client would get the end of a turn again that it has seen at another server."""
+    hub = make_hub()
+    with pytest.raises(StoreUnavailable):
+        await subscribe(hub, FakeReplays((), None, MustReadAll("9 events"), is_behind=True))
+    assert hub.stats().readers == 0
 
 
 async def test_a_client_that_can_go_on_gets_its_own_position_first() -> None:

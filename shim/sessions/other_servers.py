@@ -24,6 +24,7 @@ from shim.lib.errors import (
     StoreError,
     StoreUnavailable,
 )
+from shim.lib.tasks import retrieve_error
 from shim.sessions.index.session_entry import SessionEntry, entry_from_row
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.permissions.session_requests import SessionRequests
@@ -117,6 +118,7 @@ class OtherServers:
         """
         session_id = entry.record.id
         await self._wait_for_release(session_id)
+        before = self.owner(session_id)
         try:
             claimed = await self._ownership.claim(session_id)
             if isinstance(claimed, ClaimedSession):
@@ -129,12 +131,13 @@ class OtherServers:
             self._left_turns[session_id] = True
             raise
         if not isinstance(claimed, ClaimedSession):
-            self._owners[session_id] = claimed
+            if self.owner(session_id) == before:  # else a look has seen a later one
+                self._owners[session_id] = claimed
             raise SessionElsewhere(session_id, claimed)
         if (owner := self._owners.pop(session_id, None)) is not None:
             self._lost[session_id] = owner
         self.remotes.stop(session_id)
-        if claimed.row is not None:
+        if claimed.row is not None and entry.state is None:  # else another claim of this server was quicker
             entry.update_from(entry_from_row(claimed.row))
 
     async def need_new_here(self, directory: str, agent: str | None, metadata: object, *, is_final: bool) -> None:
@@ -234,9 +237,14 @@ class OtherServers:
             await self.remotes.tidy()
 
     async def look_now(self) -> None:
-        """Look, because another server has changed something for a client of this one. The next look repeats a failed one."""
+        """Look, because another server has changed something for a client of this one. The next look repeats a failed one.
+
+        The look goes on if the client is gone: no later one reads again what it has read.
+        """
+        look = asyncio.create_task(self.look(), name="look at other servers now")
+        look.add_done_callback(retrieve_error)
         with suppress(StoreError):
-            await self.look()
+            await asyncio.shield(look)
 
     async def give_up(self, lost: LostSession) -> None:
         """End our agent and turn in a session that another server has taken, and forget what is loaded. Nothing is stored.

@@ -397,10 +397,14 @@ class Journals:
             last = max(last, envelope.stored_last)
         return last
 
-    def _need_ours(self, journal: Journal) -> None:
-        """Raise LaneClosed if a look has found out meanwhile that another server has taken the session."""
-        if journal.lost_to is not None:
-            raise LaneClosed(SessionElsewhere(journal.session_id, journal.lost_to))
+    def _need_ours(self, journal: Journal, record: SessionRecord | None = None) -> None:
+        """Raise LaneClosed if a look has found out meanwhile that another server has taken the session.
+
+        In: `record`, the entry of the ownership for which NATS was asked. The loss may be confirmed, and the session ours again.
+        """
+        is_over = record is not None and (not journal.is_ours or journal.record is None or journal.record.epoch != record.epoch)
+        if journal.lost_to is not None or is_over:
+            raise LaneClosed(SessionElsewhere(journal.session_id, journal.lost_to or ServerRef("")))
 
     def _lose(self, journal: Journal, owner: ServerRef) -> LaneClosed:
         self.lose(journal, owner)
@@ -479,13 +483,14 @@ class Journals:
     async def _append(self, journal: Journal, batch: Batch) -> bool:
         """Append a message. False if it must be looked again what is stored. Raises LaneClosed."""
         subject, before = self._layout.journal_subject(journal.session_id), journal.stored
+        record = journal.record
         await self._reserve.need()
         start = monotonic()
         try:
             position = await self._connection.append(subject, batch.payload, after=journal.position)
-            self._need_ours(journal)
+            self._need_ours(journal, record)
         except WrongSequence:
-            self._need_ours(journal)
+            self._need_ours(journal, record)
             self.refused_appends += 1
             await self._explain_refusal(journal, subject)
             return False
@@ -545,7 +550,7 @@ class Journals:
             record = replace(journal.record, row=row, last=journal.stored, size=self.sizes.get(journal.session_id, 0))
             try:
                 revision = await self._write_record(record, journal.revision)
-                self._need_ours(journal)
+                self._need_ours(journal, record)
             except WrongSequence:
                 await self._check_owner(journal)
                 await asyncio.sleep(RETRY_S)

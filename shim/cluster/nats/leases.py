@@ -133,8 +133,9 @@ class Leases:
     async def look(self) -> tuple[str, ...]:
         """Look which servers live, and return the ids of those that have ended since the last look."""
         async with self._looking:  # an older answer must not replace a newer one
-            told, self._told = self._told, {}
+            told = self._told.copy()
             now = await self._read() if self._is_unsure else self._living | told
+            self._told = {server_id: node for server_id, node in self._told.items() if told.get(server_id) is not node}
             if not self._may_judge:
                 now = self._living | now
             ended = tuple(server_id for server_id in self._living if server_id not in now)
@@ -186,7 +187,14 @@ class Leases:
             self._note_renewal(server_id, int(number))
 
     async def _read(self) -> dict[str, Node]:
-        self._is_end_told = False
+        was_end_told, self._is_end_told = self._is_end_told, False
+        try:
+            return await self._read_now()
+        except BaseException:  # the next look reads again
+            self._is_end_told |= was_end_told
+            raise
+
+    async def _read_now(self) -> dict[str, Node]:
         found: dict[str, Node] = {}
         for stream in self._buckets:
             for message in await self._connection.read_all(stream, self._layout.server_key("*", stream)):

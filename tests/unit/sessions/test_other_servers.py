@@ -285,6 +285,26 @@ def failing_claim(w: World) -> Iterator[None]:
         yield
 
 
+async def test_a_look_goes_on_whose_client_has_gone(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No later look shows again what this one has read."""
+    is_read = asyncio.Event()
+
+    async def look() -> Look:
+        await is_read.wait()
+        return Look((SessionChange("ses_b", OTHER, entry("ses_b").to_row(), 1),))
+
+    monkeypatch.setattr(w.cluster, "look", look)
+    asking = asyncio.create_task(w.others.look_now())
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    is_read.set()
+    for _ in range(SETTLE_TURNS):
+        await asyncio.sleep(0)
+    assert "ses_b" in w.index
+
+
 async def test_a_look_ends_the_other_turns_of_a_dead_server_and_the_next_one_tries_again_where_the_store_failed(w: World) -> None:
     w.index.add(entry("ses_b"))
     await w.look(Look((SessionChange("ses_b", OTHER, entry("ses_b").to_row(), 1),)))

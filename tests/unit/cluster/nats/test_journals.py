@@ -11,7 +11,7 @@ from shim.cluster.nats import store as stores
 from shim.cluster.nats.connection import Connection
 from shim.cluster.nats.layout import Stream
 from shim.cluster.nats.store import JetStreamStore
-from shim.lib.errors import SessionNotFound, StoreError
+from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
 from shim.store.base import Checkpoint
 from tests.unit.cluster.nats.conftest import LIMITS
 from tests.unit.store.store_contract import event, journal, row
@@ -162,3 +162,35 @@ async def test_a_session_that_was_lost_and_then_deleted_does_not_come_back(
     with pytest.raises(SessionNotFound):
         await store.claim("ses_a")
     assert await store.sessions() == []
+
+
+async def test_an_answer_that_comes_after_the_loss_of_a_session_changes_nothing(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The append was stored. Meanwhile another server has taken the session, and has written more than this one."""
+    store.append(journal(1, 3))
+    store.save_session(row())
+    await store.flush()
+    journals, connection = store._use().journals, store._use().connection  # pyright: ignore[reportPrivateUsage]
+    append = connection.append
+
+    async def append_slowly(subject: str, payload: bytes, **more: Any) -> int:
+        position = await append(subject, payload, **more)
+        monkeypatch.setattr(connection, "append", append)
+        await other_store._use().leases.end(store.server_id)  # pyright: ignore[reportPrivateUsage] - as if it had been cut off
+        await other_store.look()
+        await other_store.claim("ses_a")
+        other_store.append(journal(5, 9))
+        other_store.save_session(row(updated_ms=1))
+        await other_store.flush()
+        assert [lost.session_id for lost in (await store.look()).lost] == ["ses_a"]
+        store.confirm_loss("ses_a")
+        return position
+
+    monkeypatch.setattr(connection, "append", append_slowly)
+    store.append([event(4)])
+    with pytest.raises(SessionElsewhere):
+        await store.flush("ses_a")
+    assert journals.get("ses_a").stored == 3, "event 4 is the other server's to tell of"
+    await store.refresh("ses_a")
+    assert store.last_sequence("ses_a") == 9

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -13,6 +14,7 @@ from shim.cluster.nats.connection import Connection
 from shim.cluster.nats.layout import ClusterOptions, Layout
 from shim.cluster.nats.leases import Leases
 from shim.cluster.peers import Node, Offer
+from shim.lib.errors import StoreUnavailable
 from tests.unit.cluster.nats.conftest import NUMBERS
 
 LEASE_S = 1.0
@@ -151,4 +153,20 @@ async def test_leases_are_read_only_when_a_word_is_missing(two: tuple[Leases, Le
     async with asyncio.timeout(BOUND_S):
         while await other.look() != ("one",):
             await asyncio.sleep(0.01)
+    await other.stop()
+
+
+async def test_the_word_of_an_end_is_kept_while_nats_is_away(two: tuple[Leases, Leases], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = two
+    await one._renew()
+    await other.start()
+    await one.end("one")
+    async with asyncio.timeout(BOUND_S):
+        while not other._is_end_told:
+            await asyncio.sleep(0.01)
+    with monkeypatch.context() as away:
+        away.setattr(other._connection, "read_all", AsyncMock(side_effect=StoreUnavailable("NATS is away")))
+        with pytest.raises(StoreUnavailable):
+            await other.look()
+    assert await other.look() == ("one",)
     await other.stop()

@@ -2,7 +2,8 @@
 
 delta     milliseconds from an agent's write of a piece to a client's read of it: without a cluster, at the server that runs the
           agent, and at another server; both clients read the same turn
-nodes     sessions and pieces a second of 1, 2, 4 and 8 servers, each with SHARE of a processor; NATS and clients have the rest
+nodes     sessions and pieces a second of 1, 2, 4 and 8 servers, each with SHARE of a processor; NATS and clients have the rest;
+          and the processor that a session takes of all servers, which another load of the machine does not change
 idle      processor of a server without clients: alone, and while another one streams to its own client
 takeover  seconds from `kill -9` of a server to the end of its turn at a client of another server
 listed    a server that starts in a cluster with 100,000 sessions: its start, `GET /session`, its memory
@@ -150,12 +151,17 @@ def measure_nodes() -> None:
             for number, node in enumerate(nodes):
                 work_at(node, time.monotonic() + 1)  # warm
                 shares.enter_context(share_of_processor(node.pid, f"shim-bench-{os.getpid()}-{number}"))
+            pids = [cluster.nats.pid, *(node.pid for node in nodes)]
+            before = [cpu_s(pid) for pid in pids]
             began = time.monotonic()
             jobs = [pool.submit(work_at, node, began + WORK_S) for node in nodes for _ in range(WORKERS)]
             answers = sum(job.result() for job in jobs)
             took = time.monotonic() - began
+            nats_s, *servers_s = (cpu_s(pid) - start for pid, start in zip(pids, before, strict=True))
         print(
-            f"nodes     {size} of {SHARE} processors: {answers / took:6.1f} sessions/s, {answers * BURST / took:8,.0f} pieces/s"
+            f"nodes     {size} of {SHARE} processors: {answers / took:6.1f} sessions/s, {answers * BURST / took:8,.0f} pieces/s;"
+            f" of a session, its server and the others {1000 * sum(servers_s) / answers:.1f} ms of processor, NATS"
+            f" {1000 * nats_s / answers:.1f} ms"
         )
 
 

@@ -80,6 +80,7 @@ _NO_WORDS: Mapping[str, Cell] = {
 }
 """What no agent of the protocol can tell."""
 DIFFERS: Mapping[str, Callable[[str], Mapping[str, Cell]]] = {
+    "copilot": lambda folder: {"retries": _in("drop", folder)},
     "vibe": lambda folder: {
         "retries": _in("drop", folder),
         "deltas": _in("length", folder, note="It sends pieces that come at once as one."),

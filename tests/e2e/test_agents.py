@@ -71,7 +71,7 @@ TOLD = {"todo": "todos", "question": "questions", "retry": "retries", "output of
 TOLD |= {"words of an error": "errors"}
 """Thing -> the feature of the coverage table."""
 
-RETRY_WORDS = {"claude": "overloaded", "vibe": "HTTP 503"}
+RETRY_WORDS = {"claude": "overloaded", "vibe": "HTTP 503", "copilot": "a transient API error"}
 """What an agent tells of a retry instead of the provider's words."""
 REPLIES = [("once", None), ("reject", None), ("reject", "use another name")]
 

@@ -86,8 +86,6 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._turns = Turns(self._conn)
         self._options: LaunchOptions | None = None
         self._ready = False
-        self._retries = 0
-        """How often the agent has asked its model again since it last told anything else."""
         self._session_request: tuple[str, Msg] | None = None
         """Method and parameters of the request that begins the session, for another try after a login."""
         self._auth_error: Msg | None = None
@@ -295,7 +293,6 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _on_note(self, msg: Notification, line: bytes) -> Iterator[Output]:
         if msg.method == "session/update":
-            self._retries = 0
             yield from self._turns.on_update(msg, line)
             if self._is_loading:
                 yield SetTimer(HISTORY, LATE_S)
@@ -307,9 +304,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         elif msg.method == OWN_WORK_ENDS:
             yield from self._turns.end_own_work()
         elif msg.method == RETRYING:
-            why = get_text(msg.params, "detail", "category")
-            self._retries += 1
-            yield self._ctx.status("retry", why, {"message": why, "attempt": self._retries}, msg.raw)
+            yield self._turns.retry(get_text(msg.params, "detail", "category"), msg.raw)
         elif msg.method in IGNORED:
             self._setup.account(obj(msg.params.get("authStatus")))
             self._ctx.ignore(msg.method)

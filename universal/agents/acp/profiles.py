@@ -73,8 +73,11 @@ class Profile:
     """Text on the card of a command without output, for an agent that never reports it."""
     arguments_grow: bool = False
     """Whether the arguments of a call come as the growing text of its content, before it runs."""
-    notes: bool = False
-    """Whether its remarks on retries and its queue come as text of the answer."""
+    remarks: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Pattern of a piece of text that is a remark of the agent -> `retry`, `notice`, or "" for one that is left out.
+
+    The groups `attempt` and `delay` (seconds) of a retry count.
+    """
     command: tuple[str, ...] = ()
     """Command of an agent of the settings of which nothing is known. What it says of its logins makes the hint."""
     shows_servers: bool = False
@@ -224,6 +227,10 @@ WRITTEN: tuple[Profile, ...] = (
             sandbox=PI_SANDBOX._replace(shown=()),
         ),
         tells_commands=True,
-        notes=True,
+        remarks={
+            r"Retrying \(attempt (?P<attempt>\d+)/\d+, waiting (?P<delay>\d+)s\)\.\.\.\s*": "retry",
+            r"(Queued message \(position \d+\)\.|Starting queued message\. \(\d+ remaining\)|Retry finished, resuming\.)\s*": "",
+            r"(?s)pi v\d+\.\d+\.\d+\n---\n.*": "",  # after the start of a session
+        },
     ),
 )

@@ -6,7 +6,8 @@ for a while (`ends`). An update that comes later, or without a prompt, begins a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -22,8 +23,8 @@ from universal.agents.acp.profiles import Profile
 from universal.agents.acp.setup import Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.tools import QUESTION_TOOL, Call
-from universal.agents.acp.wire import ABORTED, IGNORED, MODE_NOTE, NOTE, OWN_WORK_BEGINS, PREAMBLE, REFUSED, RETRY, STEER, SUSPECT
-from universal.codec import Attachment, Output, Prompt, SetTimer, Signal, WriteLine
+from universal.agents.acp.wire import ABORTED, IGNORED, OWN_WORK_BEGINS, REFUSED, STEER, SUSPECT
+from universal.codec import Attachment, Fact, Output, Prompt, SetTimer, Signal, WriteLine
 from universal.host import HostAnswer
 from universal.items import Json
 from universal.lib.jsonline import digest, get_text
@@ -113,6 +114,9 @@ class Turns:
         """Nothing new was said of the open calls for a while, so that they run."""
         self._suspect: Msg | None = None
         """An update that may turn out to be the text of an error; held back until more is known."""
+        self._remarks = [(re.compile(pattern), what) for pattern, what in connection.profile.remarks.items()]
+        self._retries = 0
+        """How often the agent has asked its model again since it last said or did anything else."""
 
     @property
     def is_at_work(self) -> bool:
@@ -128,6 +132,7 @@ class Turns:
         c.talk.begin()
         c.asks.rejected = False
         self._stopping = self._is_refused = False
+        self._retries = 0
         self._prompted = True
         self._slash = prompt.text.lstrip().startswith("/")
         yield from c.notes.on_compaction_start(is_wanted=prompt.compact)
@@ -365,21 +370,38 @@ class Turns:
         content = obj(update.get("content"))
         text, native_id = get_text(content, "text"), get_text(update, "messageId")
         self._conn.spending.step(update)
-        if self._conn.profile.notes and (retry := RETRY.fullmatch(text)):
-            metadata = {"attempt": int(retry[1]), "message": text.strip(), "delay_ms": int(retry[3]) * 1000}
-            yield self._conn.ctx.status("retry", text.strip(), metadata, raw)
-        elif (self._conn.profile.notes and (NOTE.fullmatch(text) or PREAMBLE.fullmatch(text))) or MODE_NOTE.fullmatch(text):
-            self._conn.ctx.ignore("remark of the adapter")
-        elif text.startswith(SUSPECT) or errors.is_text(self._conn.profile, text, native_id):
+        for pattern, what in self._remarks:
+            if found := pattern.fullmatch(text):
+                yield from self._remark(what, text.strip(), found.groupdict(), raw)
+                return
+        self._retries = 0
+        if text.startswith(SUSPECT) or errors.is_text(self._conn.profile, text, native_id):
             self._suspect = update
         else:
             yield from self._conn.talk.chunk("text", content, native_id, raw)
+
+    def _remark(self, what: str, text: str, told: Mapping[str, str], raw: Json) -> Iterator[Output]:
+        """Report a remark of the agent that came as text of the answer."""
+        if what == "retry":
+            yield self.retry(text, raw, told)
+        elif what:
+            yield self._conn.ctx.status(what, text, {}, raw)
+        else:
+            self._conn.ctx.ignore("remark of the agent")
+
+    def retry(self, why: str, raw: Json, told: Mapping[str, str] | None = None) -> Fact:
+        """Report that the agent asks its model again; `told`: which try it is, and after how many seconds."""
+        told = told or {}
+        self._retries = int(told.get("attempt", self._retries + 1))
+        delay: Msg = {"delay_ms": int(told["delay"]) * 1000} if "delay" in told else {}
+        return self._conn.ctx.status("retry", why, {"attempt": self._retries, "message": why, **delay}, raw)
 
     def on_thought(self, update: Msg, raw: Json) -> Iterator[Output]:
         yield from self._settle_suspect(None)
         yield from self._conn.talk.chunk("reasoning", obj(update.get("content")), get_text(update, "messageId"), raw)
 
     def _tool(self, update: Msg, raw: Json) -> Iterator[Output]:
+        self._retries = 0
         yield from self._settle_suspect(None)
         update = self._conn.talk.ids.address(update, begins=update.get("sessionUpdate") == "tool_call")
         yield from self._conn.talk.tool(self._conn.host.with_terminal(update, self._call_of(update)), raw)

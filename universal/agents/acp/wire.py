@@ -1,8 +1,6 @@
-"""What the Agent Client Protocol needs of us: our capabilities, ignored and refused messages, remarks of agents, MCP servers."""
+"""What the Agent Client Protocol needs of us: our capabilities, ignored and refused messages, MCP servers."""
 
 from __future__ import annotations
-
-import re
 
 from universal.agents.acp.context import Msg
 from universal.setup import McpServer
@@ -52,15 +50,6 @@ REFUSED: dict[str, str] = {
 """Requests that are refused, and why. The agents go on without an answer."""
 
 ABORTED: Msg = {"message": "Interrupted", "code": "aborted"}
-RETRY = re.compile(r"Retrying \(attempt (\d+)/(\d+), waiting (\d+)s\)\.\.\.\s*")
-MODE_NOTE = re.compile(r"\[MODE_UPDATE\] \S+")
-"""Gemini CLI's message that a mode was set."""
-PREAMBLE = re.compile(r"pi v\d+\.\d+\.\d+\n---\n.*", re.DOTALL)
-"""pi-acp's message about itself after the start of a session."""
-NOTE = re.compile(
-    r"(Queued message \(position \d+\)\.|Starting queued message\. \(\d+ remaining\)|Retry finished, resuming\.)\s*"
-)
-"""Remarks of pi-acp that come as text of the answer."""
 SUSPECT = "API Error"
 """Beginning of a message of claude-agent-acp that an error response may repeat."""
 

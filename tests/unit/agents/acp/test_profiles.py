@@ -114,6 +114,23 @@ def test_pi_acps_preamble_is_no_answer() -> None:
     assert [item.content for item in items(found, ItemKind.MESSAGE)] == [(TextPart(text="hi"),)]
 
 
+def test_copilots_remarks_are_no_answer() -> None:
+    found = talk("copilot")
+    for text in ("request failed due to a transient API error", "request failed due to a transient API error"):
+        chunk(found, f"Info: {text}. Retrying...")
+    chunk(found, "Warning: 1 tool call(s) had no recorded result at resume. Files may be changed.")
+    chunk(found, "Info: Operation cancelled by user")
+    chunk(found, "Info: Retrying... is what it ")
+    chunk(found, "Warning: said")
+    chunk(found, "Info: once more. Retrying...")
+    found.answer("session/prompt", {"stopReason": "end_turn"})
+    assert [item.content for item in items(found, ItemKind.MESSAGE)] == [
+        (TextPart(text="Info: Retrying... is what it Warning: said"),)
+    ]
+    told = [(item.content[0].label, item.metadata.get("attempt")) for item in items(found, ItemKind.STATUS)]
+    assert told == [("retry", 1), ("retry", 2), ("notice", None), ("retry", 1)]
+
+
 def test_a_missing_login_says_what_to_do() -> None:
     profile = next(profile for profile in PROFILES if profile.name == "copilot")
     found = Talk(AcpCodec(counting_ids(), profile)).launch()

@@ -6,12 +6,14 @@ Source: recordings of 1.18.33 and of OpenCode 2's builds of July and August 2026
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from universal.codec import Catalogue, Mode, Model
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
+from universal.permissions import Rule
 from universal.sandbox import HELD_KEYS, SandboxUse
 from universal.slash_commands import CommandFolder, CommandSources
 
@@ -96,6 +98,32 @@ def usage_of(tokens: Json) -> dict[str, int]:
     counts = {key: given.get(key) for key in ("input", "output", "reasoning")}
     counts |= {"cache_read": cache.get("read"), "cache_write": cache.get("write")}
     return {key: int(value) if isinstance(value, (int, float)) else 0 for key, value in counts.items()}
+
+
+def keys_to_ask(rules: Iterable[Rule]) -> frozenset[str]:
+    """Return the permissions that rules deny or ask for. Whoever may not read a file may not search it either."""
+    keys = {rule.permission for rule in rules if rule.action != "allow"}
+    return frozenset(keys | {"grep"} if "read" in keys else keys)
+
+
+def ask_first(keys: Iterable[str], content: str) -> str:
+    """Return the configuration by which a fork of OpenCode asks for these permissions; "" for a `content` that is no object.
+
+    In: `content`, the person's own configuration of the same variable. What the person denies or allows there or in files still
+    counts: a fork reads `tools` before `permission`, the last entry counts, and the added `*` makes each key one of ours.
+    """
+    try:
+        config = json.loads(content or "{}")
+    except ValueError:
+        return ""
+    if not isinstance(config, dict):
+        return ""
+    own = obj(config)
+    given = own.get("permission")
+    permission = {"*": given} if isinstance(given, str) else obj(given)
+    ours = [f"{key}*" for key in sorted(keys)]
+    tools = {**dict.fromkeys(ours, True), **obj(own.get("tools"))}
+    return json.dumps({**own, "tools": tools, "permission": {**permission, **dict.fromkeys(ours, "ask")}})
 
 
 def limit_of(value: Json) -> int | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from universal.items import Json
-from universal.opencode import child_metadata, message_id, refusal
+from universal.opencode import ask_first, child_metadata, keys_to_ask, message_id, refusal
+from universal.permissions import Rule
 
 EVENT = "evt_200068f2e001abcdefghijklmn"
 ERROR: dict[str, Json] = {"message": "no such model", "code": "not_found"}
@@ -43,3 +46,26 @@ def test_the_title_of_a_subagents_session_is_the_calls_description_else_the_sess
     assert metadata == {"call_id": "c", "title": "Look", "agent": "build", "prompt": "p"}
     metadata = child_metadata("c", {"subagent_type": "explore"}, {"title": "Session"}, "subagent_type")
     assert (metadata["title"], metadata["agent"]) == ("Session", "explore")
+
+
+def test_a_fork_is_made_to_ask_for_what_rules_are_about() -> None:
+    rules = [Rule("read", "*", "allow"), Rule("read", "secret", "deny"), Rule("github_*", "*", "ask"), Rule("bash", "*", "allow")]
+    assert keys_to_ask(rules) == {"read", "grep", "github_*"}
+    assert json.loads(ask_first({"github_*", "edit"}, "")) == {
+        "tools": {"edit*": True, "github_**": True},
+        "permission": {"edit*": "ask", "github_**": "ask"},
+    }
+
+
+@pytest.mark.parametrize("given", ["deny", {"*": "deny"}])
+def test_a_persons_own_configuration_of_the_fork_comes_last(given: Json) -> None:
+    own = {"model": "m", "tools": {"bash": False}, "permission": given}
+    made = json.loads(ask_first({"edit"}, json.dumps(own)))
+    assert (made["model"], made["permission"]) == ("m", {"*": "deny", "edit*": "ask"})
+    # The fork reads {**tools, **permission}, the last entry that matches counts.
+    assert list({**made["tools"], **made["permission"]}) == ["edit*", "bash", "*"]
+
+
+@pytest.mark.parametrize("content", ["{,}", "[]", "3"])
+def test_a_configuration_that_is_no_object_stays(content: str) -> None:
+    assert ask_first({"edit"}, content) == ""

@@ -40,7 +40,7 @@ RECORDINGS = ROOT / "compat_fixtures" / "agents"
 GOLDENS = ROOT / "compat_fixtures" / "goldens"
 REPORT = "adoption.txt"
 """File name of the report. It lies beside the recordings, and docs/recordings.md shows it."""
-TESTS_S = 300
+TESTS_S = 900
 DRIVE_S = 1800
 GEN_S = 180
 DRIVEN_TESTS = "tests/e2e/test_agents.py"

@@ -285,12 +285,11 @@ def _in(modes: str, *actions: str, why: str) -> dict[tuple[str, str], str]:
 
 
 _GAPS: Mapping[str, Mapping[tuple[str, str], str]] = {
-    **{name: _in("build bypass", "bash cat", why=_READS_BY_COMMAND) for name in ("gemini", "qwen", "vibe")},
-    "kilo": _in("build", "mcp", why="It asks nobody before it calls a tool of its own MCP servers."),
+    name: _in("build bypass", "bash cat", why=_READS_BY_COMMAND) for name in ("gemini", "qwen", "vibe")
 }
 """Agent with a card -> what is not held, which `Enforcement.missing` says of all that such an agent neither asks nor brings."""
 _UNASKED: Mapping[str, Mapping[tuple[str, str], str]] = {
-    name: _in("build bypass", "read", "read a path", why=_READS) for name in ("copilot", "gemini", "kilo", "vibe")
+    name: _in("build bypass", "read", "read a path", why=_READS) for name in ("copilot", "gemini", "vibe")
 }
 """Agent with a card -> what the kernel alone holds."""
 

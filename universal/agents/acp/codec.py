@@ -48,6 +48,7 @@ from universal.launch import Exit, LaunchOptions, LaunchSpec
 from universal.lib.jsonline import digest, get_text
 from universal.lib.jsonrpc import JsonRpc, LineJoiner, MalformedMessage, Notification, Request, Response
 from universal.lib.jsonvalue import obj
+from universal.opencode import ask_first, keys_to_ask
 from universal.permissions import BYPASS, PLAN, Rule, denies_whole, matches
 from universal.setup import HEADER_VARIABLE, NO_SETUP, DirectorySetup
 from universal.shell import is_read_only
@@ -113,6 +114,8 @@ class AcpCodec(kit.BaseCodec[Context]):
         if self._needs_all_asked(options.rules):
             self._asks.ask_always = ASK_ALWAYS
         env = dict(self._profile.env)
+        if (by := self._profile.asks_by) and (keys := keys_to_ask(options.rules)):
+            env |= {by: content} if (content := ask_first(keys, options.environment.get(by, ""))) else {}
         if (own := options.setup.shim_server) is not None and self._profile.shows_servers:
             env[HEADER_VARIABLE] = own.headers["Authorization"]
         return LaunchSpec((options.binary, *self._profile.args), options.directory, env)
@@ -139,6 +142,8 @@ class AcpCodec(kit.BaseCodec[Context]):
     def _needs_restart(self, rules: Sequence[Rule]) -> bool:
         """Return whether the agent was started for other rules and would now hold back too much or too little."""
         ask_always, launched = self._asks.ask_always, self._options.rules if self._options else ()
+        if self._profile.asks_by:
+            return keys_to_ask(rules) != keys_to_ask(launched)
         if ask_always is None or not self._needs_all_asked(rules):
             return self._needs_all_asked(rules) != (ask_always is not None)
         return rules != launched and ask_always.meta(rules) != ask_always.meta(launched)

@@ -91,6 +91,8 @@ class Profile:
     """The command that goes on with a conversation in the agent's own program, with {id}; "" if nobody has tried one."""
     asks_always: bool = False
     """Whether it can be made to ask for every call (`claude.ASK_ALWAYS`)."""
+    asks_by: str = ""
+    """The variable of its configuration, by which a fork of OpenCode is made to ask for what rules are about; "" for none."""
 
 
 _CLAUDE_MODES = (

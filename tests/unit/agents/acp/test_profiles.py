@@ -8,9 +8,11 @@ from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import AGENT, Talk
 from universal.agents.acp.cards import PROFILES
 from universal.agents.acp.codec import AcpCodec
-from universal.codec import Fact, PermissionReply, Prompt, Signal
+from universal.codec import Fact, PermissionReply, Prompt, Signal, Stop
 from universal.events import EventType, ItemData, PermissionData
 from universal.items import ItemKind, TextPart, ToolResultPart
+from universal.launch import LaunchOptions
+from universal.permissions import Rule
 
 
 def talk(name: str) -> Talk:
@@ -129,6 +131,23 @@ def test_copilots_remarks_are_no_answer() -> None:
     ]
     told = [(item.content[0].label, item.metadata.get("attempt")) for item in items(found, ItemKind.STATUS)]
     assert told == [("retry", 1), ("retry", 2), ("notice", None), ("retry", 1)]
+
+
+def test_kilo_is_started_to_ask_for_what_rules_are_about() -> None:
+    profile = next(profile for profile in PROFILES if profile.name == "kilo")
+    rules = (Rule("edit", "*", "deny"),)
+
+    def variables(rules: tuple[Rule, ...], own: str = "") -> list[str]:
+        options = LaunchOptions("/bin/kilo", "/p", rules=rules, environment={"KILO_CONFIG_CONTENT": own})
+        return list(AcpCodec(counting_ids(), profile).launch(options).env)
+
+    assert variables(rules) == ["KILO_CONFIG_CONTENT"]
+    assert variables((Rule("edit", "*", "allow"),)) == variables(rules, "not to be read") == []
+    found = Talk(AcpCodec(counting_ids(), profile)).launch(rules=rules)
+    for same, stops in ((Rule("edit", "a", "ask"), False), (Rule("bash", "*", "deny"), True)):
+        found.outputs.clear()
+        found.send(Prompt("p", "hi", rules=(same,)))
+        assert [isinstance(out, Stop) for out in found.outputs].count(True) == stops
 
 
 def test_a_missing_login_says_what_to_do() -> None:

@@ -42,7 +42,7 @@ REPORT = "adoption.txt"
 """File name of the report. It lies beside the recordings, and docs/recordings.md shows it."""
 TESTS_S = 900
 DRIVE_S = 1800
-GEN_S = 180
+GEN_S = 900
 DRIVEN_TESTS = "tests/e2e/test_agents.py"
 CODES = {"adopt": 0, "nothing to do": 0, "needs code": 1, "cannot install": 2}
 

@@ -232,83 +232,49 @@ ENDS: dict[str, kit.Sign] = {
 
 # --- what is known and not used -----------------------------------------------------------------------
 
-_OTHER_HOST = "for other hosts (terminal, desktop, cloud); a session driven by stdio has no use for it"
-_SAID_ELSEWHERE = "the same is said by another message that is used"
-_PROGRESS = "progress inside of something whose start and end are reported"
 
-IGNORED: dict[str, str] = {
-    "stream_event/content_block_stop": "the `assistant` line that comes before it completes the block",
-    "stream_event/ping": "keeps the connection open",
-    "stream_event/error": "the retry or the result says it",
-    "keep_alive": "keeps the connection open",
-    "tool_use_summary": "a label for tool calls, made for small screens",
-    "prompt_suggestion": "a guess at the next prompt; not asked for",
-    "auth_status": "progress of a login that is not done here",
-    "attachment": "what the CLI adds to the prompt on its own",
-    "tombstone": "withdraws a message of a broken connection; its item was completed as failed",
-    "transcript_mirror": "copies of the transcript file; not asked for",
-    "control_cancel_response": _OTHER_HOST,
-    "streamlined_text": "another output format",
-    "system/thinking_tokens": "an estimate while thinking; the usage comes with the message",
-    "system/task_progress": _PROGRESS,
-    "system/task_updated": _SAID_ELSEWHERE,
-    "system/permission_denied": "the tool result carries the same text",
-    "system/permission_retry": _OTHER_HOST,
-    "system/permission_check_status": _PROGRESS,
-    "system/hook_started": "hooks of the user's own configuration",
-    "system/hook_progress": "hooks of the user's own configuration",
-    "system/hook_response": "hooks of the user's own configuration",
-    "system/stop_hook_summary": "hooks of the user's own configuration",
-    "system/files_persisted": _OTHER_HOST,
-    "system/notification": _OTHER_HOST,
-    "system/turn_starting": _SAID_ELSEWHERE,
-    "system/turn_duration": _SAID_ELSEWHERE,
-    "system/turn_began_before_init": _SAID_ELSEWHERE,
-    "system/turn_preempted": _SAID_ELSEWHERE,
-    "system/turn_handoff_available": _OTHER_HOST,
-    "system/post_turn_summary": _OTHER_HOST,
-    "system/task_summary": _OTHER_HOST,
-    "system/task_list_statuses": _OTHER_HOST,
-    "system/session_metadata": _OTHER_HOST,
-    "system/session_writes_lost": _OTHER_HOST,
-    "system/control_request_progress": _PROGRESS,
-    "system/memory_recall": "what the CLI adds to the prompt on its own",
-    "system/memory_saved": "the tool call that saved it is reported",
-    "system/mirror_error": _OTHER_HOST,
-    "system/plugin_install": _PROGRESS,
-    "system/per_turn_effort_changed": _SAID_ELSEWHERE,
-    "system/scheduled_task_fire": "the turn that it starts is reported",
-    "system/elicitation_complete": "the answer to the request says it",
-    "system/shell_cwd": _OTHER_HOST,
-    "system/vcs_state_changed": _OTHER_HOST,
-    "system/code_change_published": _OTHER_HOST,
-    "system/file_snapshot": _OTHER_HOST,
-    "system/file_attachments_missing": _OTHER_HOST,
-    "system/instruction_size_warning": _OTHER_HOST,
-    "system/away_summary": _OTHER_HOST,
-    "system/bridge_state": _OTHER_HOST,
-    "system/bridge_status": _OTHER_HOST,
-    "system/worker_shutting_down": _OTHER_HOST,
-    "system/cloud_session_delta": _OTHER_HOST,
-    "system/cloud_session_status": _OTHER_HOST,
-    "system/inherited_asks_settled": _OTHER_HOST,
-    "system/late_allow_not_run": _OTHER_HOST,
-    "system/agents_killed": _SAID_ELSEWHERE,
-    "system/api_error": _SAID_ELSEWHERE,
-    "system/local_command": _SAID_ELSEWHERE,
-    "system/ui_panes": _OTHER_HOST,
-    "system/ui_placed": _OTHER_HOST,
-    "system/ui_status": _OTHER_HOST,
-    "system/ui_toast": _OTHER_HOST,
-    "system/ui_log": _OTHER_HOST,
-    "system/ui_notify": _OTHER_HOST,
-    "system/ui_notify_cancel": _OTHER_HOST,
-    "system/ui_invalidate": _OTHER_HOST,
-    "system/ui_focus": _OTHER_HOST,
-    "system/ui_scroll": _OTHER_HOST,
-    "system/model_refusal_no_fallback": "the message and the result after it say it",
-    "active_goal": _OTHER_HOST,
-}
+IGNORED = kit.by_reason(
+    {
+        "the `assistant` line that comes before it completes the block": "stream_event/content_block_stop",
+        "keeps the connection open": "stream_event/ping keep_alive",
+        "the retry or the result says it": "stream_event/error",
+        "a label for tool calls, made for small screens": "tool_use_summary",
+        "a guess at the next prompt; not asked for": "prompt_suggestion",
+        "progress of a login that is not done here": "auth_status",
+        "what the CLI adds to the prompt on its own": "attachment system/memory_recall",
+        "withdraws a message of a broken connection; its item was completed as failed": "tombstone",
+        "copies of the transcript file; not asked for": "transcript_mirror",
+        "for other hosts (terminal, desktop, cloud); a session driven by stdio has no use for it": """
+            control_cancel_response system/permission_retry system/files_persisted system/notification
+            system/turn_handoff_available system/post_turn_summary system/task_summary system/task_list_statuses
+            system/session_metadata system/session_writes_lost system/mirror_error system/shell_cwd
+            system/vcs_state_changed system/code_change_published system/file_snapshot system/file_attachments_missing
+            system/instruction_size_warning system/away_summary system/bridge_state system/bridge_status
+            system/worker_shutting_down system/cloud_session_delta system/cloud_session_status
+            system/inherited_asks_settled system/late_allow_not_run system/ui_panes system/ui_placed system/ui_status
+            system/ui_toast system/ui_log system/ui_notify system/ui_notify_cancel system/ui_invalidate
+            system/ui_focus system/ui_scroll active_goal
+        """,
+        "another output format": "streamlined_text",
+        "an estimate while thinking; the usage comes with the message": "system/thinking_tokens",
+        "progress inside of something whose start and end are reported": """
+            system/task_progress system/permission_check_status system/control_request_progress system/plugin_install
+        """,
+        "the same is said by another message that is used": """
+            system/task_updated system/turn_starting system/turn_duration system/turn_began_before_init
+            system/turn_preempted system/per_turn_effort_changed system/agents_killed system/api_error
+            system/local_command
+        """,
+        "the tool result carries the same text": "system/permission_denied",
+        "hooks of the user's own configuration": """
+            system/hook_started system/hook_progress system/hook_response system/stop_hook_summary
+        """,
+        "the tool call that saved it is reported": "system/memory_saved",
+        "the turn that it starts is reported": "system/scheduled_task_fire",
+        "the answer to the request says it": "system/elicitation_complete",
+        "the message and the result after it say it": "system/model_refusal_no_fallback",
+    }
+)
 """Kind of line -> why it is not used. What is in neither this table nor the codec's is `agent.unparsed`."""
 
 IGNORED_BLOCKS: dict[str, str] = {

@@ -248,76 +248,44 @@ ENDS: dict[str, kit.Sign] = {
 
 # --- known and not used -----------------------------------------------------------------------
 
-_OTHER_HOST = "for other hosts (desktop, cloud, voice); a session driven by stdio has no use for it"
-_ELSEWHERE = "the same is said by another message that is used"
-_PROGRESS = "progress inside of something whose start and end are reported"
-_ACCOUNT = "about the account or the installation, not about this conversation"
 
-IGNORED: dict[str, str] = {
-    "account/updated": _ACCOUNT,
-    "account/gatewayOAuth/changed": _ACCOUNT,
-    "account/login/completed": _ACCOUNT,
-    "app/list/updated": _ACCOUNT,
-    "autoApprovalReview/strictReviewRequired": _PROGRESS,
-    "command/exec/outputDelta": "commands that a client runs itself; we run none",
-    "deprecationNotice": "for the developers of clients",
-    "externalAgentConfig/import/completed": _ACCOUNT,
-    "externalAgentConfig/import/progress": _ACCOUNT,
-    "fs/changed": "watches that a client asks for; we ask for none",
-    "fuzzyFileSearch/sessionCompleted": _OTHER_HOST,
-    "fuzzyFileSearch/sessionUpdated": _OTHER_HOST,
-    "guardianWarning": "the refused call says the same",
-    "hook/completed": "hooks of the user's own configuration",
-    "hook/started": "hooks of the user's own configuration",
-    "item/autoApprovalReview/completed": _PROGRESS,
-    "item/autoApprovalReview/started": _PROGRESS,
-    "item/commandExecution/terminalInteraction": _PROGRESS,
-    "item/fileChange/outputDelta": _PROGRESS,
-    "item/fileChange/patchUpdated": _PROGRESS,
-    "item/mcpToolCall/progress": _PROGRESS,
-    "item/reasoning/summaryPartAdded": "a part begins with its first text",
-    "mcpServer/event/stream/notification": _OTHER_HOST,
-    "mcpServer/oauthLogin/completed": _ACCOUNT,
-    "model/safetyBuffering/updated": _PROGRESS,
-    "model/verification": _ACCOUNT,
-    "modelProvider/authRecoveryCompleted": _PROGRESS,
-    "modelProvider/authRecoveryStarted": _PROGRESS,
-    "process/exited": "processes that a client starts itself; we start none",
-    "process/outputDelta": "processes that a client starts itself; we start none",
-    "project/changed": _OTHER_HOST,
-    "remoteControl/status/changed": _OTHER_HOST,
-    "skills/changed": _ACCOUNT,
-    "thread/archived": _OTHER_HOST,
-    "thread/attachment/updated": _OTHER_HOST,
-    "thread/compacted": _ELSEWHERE,
-    "thread/environment/connected": _OTHER_HOST,
-    "thread/environment/disconnected": _OTHER_HOST,
-    "thread/goal/cleared": _OTHER_HOST,
-    "thread/goal/updated": _OTHER_HOST,
-    "thread/prediction/updated": "a guess at the next prompt",
-    "thread/project/updated": _OTHER_HOST,
-    "thread/queue/changed": "prompts are queued by the server, not by Codex",
-    "thread/readState/changed": _OTHER_HOST,
-    "thread/realtime/closed": _OTHER_HOST,
-    "thread/realtime/error": _OTHER_HOST,
-    "thread/realtime/item/completed": _OTHER_HOST,
-    "thread/realtime/item/started": _OTHER_HOST,
-    "thread/realtime/item/transcript/delta": _OTHER_HOST,
-    "thread/realtime/itemAdded": _OTHER_HOST,
-    "thread/realtime/outputAudio/delta": _OTHER_HOST,
-    "thread/realtime/sdp": _OTHER_HOST,
-    "thread/realtime/started": _OTHER_HOST,
-    "thread/realtime/transcript/delta": _OTHER_HOST,
-    "thread/realtime/transcript/done": _OTHER_HOST,
-    "thread/reverted": _OTHER_HOST,
-    "thread/section/changed": _OTHER_HOST,
-    "thread/started": "the answer to thread/start or thread/resume says it",
-    "thread/unarchived": _OTHER_HOST,
-    "turn/diff/updated": "each file change carries its own diff; this repeats them all",
-    "turn/moderationMetadata": _OTHER_HOST,
-    "windows/worldWritableWarning": _OTHER_HOST,
-    "windowsSandbox/setupCompleted": _OTHER_HOST,
-}
+IGNORED = kit.by_reason(
+    {
+        "about the account or the installation, not about this conversation": """
+            account/updated account/gatewayOAuth/changed account/login/completed app/list/updated
+            externalAgentConfig/import/completed externalAgentConfig/import/progress mcpServer/oauthLogin/completed
+            model/verification skills/changed
+        """,
+        "progress inside of something whose start and end are reported": """
+            autoApprovalReview/strictReviewRequired item/autoApprovalReview/completed item/autoApprovalReview/started
+            item/commandExecution/terminalInteraction item/fileChange/outputDelta item/fileChange/patchUpdated
+            item/mcpToolCall/progress model/safetyBuffering/updated modelProvider/authRecoveryCompleted
+            modelProvider/authRecoveryStarted
+        """,
+        "commands that a client runs itself; we run none": "command/exec/outputDelta",
+        "for the developers of clients": "deprecationNotice",
+        "watches that a client asks for; we ask for none": "fs/changed",
+        "for other hosts (desktop, cloud, voice); a session driven by stdio has no use for it": """
+            fuzzyFileSearch/sessionCompleted fuzzyFileSearch/sessionUpdated mcpServer/event/stream/notification
+            project/changed remoteControl/status/changed thread/archived thread/attachment/updated
+            thread/environment/connected thread/environment/disconnected thread/goal/cleared thread/goal/updated
+            thread/project/updated thread/readState/changed thread/realtime/closed thread/realtime/error
+            thread/realtime/item/completed thread/realtime/item/started thread/realtime/item/transcript/delta
+            thread/realtime/itemAdded thread/realtime/outputAudio/delta thread/realtime/sdp thread/realtime/started
+            thread/realtime/transcript/delta thread/realtime/transcript/done thread/reverted thread/section/changed
+            thread/unarchived turn/moderationMetadata windows/worldWritableWarning windowsSandbox/setupCompleted
+        """,
+        "the refused call says the same": "guardianWarning",
+        "hooks of the user's own configuration": "hook/completed hook/started",
+        "a part begins with its first text": "item/reasoning/summaryPartAdded",
+        "processes that a client starts itself; we start none": "process/exited process/outputDelta",
+        "the same is said by another message that is used": "thread/compacted",
+        "a guess at the next prompt": "thread/prediction/updated",
+        "prompts are queued by the server, not by Codex": "thread/queue/changed",
+        "the answer to thread/start or thread/resume says it": "thread/started",
+        "each file change carries its own diff; this repeats them all": "turn/diff/updated",
+    }
+)
 """Notification -> why it is not used. Others without a handler become `agent.unparsed`."""
 
 IGNORED_ITEMS: dict[str, str] = {

@@ -25,6 +25,7 @@ from universal.agents.kit.codec import BaseCodec as BaseCodec
 from universal.agents.kit.codec import Handlers as Handlers
 from universal.agents.kit.codec import LineCodec as LineCodec
 from universal.agents.kit.codec import await_handshake as await_handshake
+from universal.agents.kit.codec import by_reason as by_reason
 from universal.agents.kit.codec import end_handshake as end_handshake
 from universal.agents.kit.codec import handshake_failed as handshake_failed
 from universal.agents.kit.codec import write as write

@@ -39,6 +39,11 @@ def write(message: Mapping[str, Json]) -> WriteLine:
     return WriteLine(json.dumps(message, separators=(",", ":")).encode())
 
 
+def by_reason(kinds: Mapping[str, str]) -> dict[str, str]:
+    """Kind of message -> why it is not used. In: reason -> the kinds that have it, with spaces between them."""
+    return {kind: why for why, names in kinds.items() for kind in names.split()}
+
+
 def await_handshake(after_s: float = HANDSHAKE_S) -> SetTimer:
     """Begin to wait for an agent that has a prompt and is not ready for it."""
     return SetTimer(HANDSHAKE, after_s)

@@ -50,29 +50,26 @@ IGNORED: Mapping[str, str] = {
 }
 """Types of events that are known and not used -> why."""
 
-IGNORED_FAMILIES: Mapping[str, str] = {
-    "plugin.": "its catalogue is asked for",
-    "catalog.": "its catalogue is asked for",
-    "models-dev.": "its catalogue is asked for",
-    "reference.": "state of its own",
-    "integration.": "state of its own",
-    "project.": "the server has its own projects",
-    "workspace.": "the server has its own projects",
-    "worktree.": "the server has its own projects",
-    "vcs.": "the server looks by itself",
-    "lsp.": "diagnostics are in the tools' results",
-    "mcp.": "its tools are called by their names",
-    "installation.": "an update of it is not ours to offer",
-    "ide.": "an editor of its own user interface",
-    "tui.": "its own user interface",
-    "pty.": "terminals are the server's",
-    "session.next.": "another API of the same server",
-    "global.": "of the whole server, not of a session",
-    "sandbox.": "of Kilo's own sandbox",
-    "session.queue.": "Kilo's own queue: it gets one prompt at a time",
-    "session.turn.": "Kilo's word for busy and idle, which it tells too",
-    "session.drain.": "the same",
-}
+IGNORED_FAMILIES = kit.by_reason(
+    {
+        "its catalogue is asked for": "plugin. catalog. models-dev.",
+        "state of its own": "reference. integration.",
+        "the server has its own projects": "project. workspace. worktree.",
+        "the server looks by itself": "vcs.",
+        "diagnostics are in the tools' results": "lsp.",
+        "its tools are called by their names": "mcp.",
+        "an update of it is not ours to offer": "installation.",
+        "an editor of its own user interface": "ide.",
+        "its own user interface": "tui.",
+        "terminals are the server's": "pty.",
+        "another API of the same server": "session.next.",
+        "of the whole server, not of a session": "global.",
+        "of Kilo's own sandbox": "sandbox.",
+        "Kilo's own queue: it gets one prompt at a time": "session.queue.",
+        "Kilo's word for busy and idle, which it tells too": "session.turn.",
+        "the same": "session.drain.",
+    }
+)
 """Prefixes of types of events that are known and not used -> why."""
 
 IGNORED_PARTS: Mapping[str, str] = {

@@ -34,38 +34,32 @@ ENDS: dict[str, kit.Sign] = {
 }
 """Sign of a turn's end -> what it shows, and how long the others, or Pi's answer, are waited for."""
 
-IGNORED: dict[str, str] = {
-    "turn_start": "a round of the model, not a turn",
-    "turn_end": "says again what message_end and tool_execution_end have said",
-    "queue_update": "the echo of a prompt says when it is taken in",
-    "entry_appended": "bookkeeping of Pi's session file",
-    "thinking_level_changed": "told with each message",
-    "bash_execution_update": "output of the command `bash`, which we never send",
-    "session": "the header of `--mode json`",
-    "summarization_retry_attempt_start": "an attempt within a compaction",
-    "summarization_retry_finished": "an attempt within a compaction",
-    "message_start/system": "Pi's own prompt for the model",
-    "message_end/system": "Pi's own prompt for the model",
-    "message_start/user": "message_end says it",
-    "message_start/toolResult": "a copy of tool_execution_end",
-    "message_end/toolResult": "a copy of tool_execution_end",
-    "message_start/custom": "a note of an extension for the model",
-    "message_end/custom": "a note of an extension for the model",
-    "message_start/bashExecution": "a command that we never send",
-    "message_end/bashExecution": "a command that we never send",
-    "message_start/branchSummary": "a command that we never send",
-    "message_end/branchSummary": "a command that we never send",
-    "message_start/compactionSummary": "compaction_end says it",
-    "message_end/compactionSummary": "compaction_end says it",
-    "message_update/start": "message_start says it",
-    "message_update/text_start": "the part begins with its first text",
-    "message_update/thinking_start": "the part begins with its first text",
-    "message_update/done": "message_end says it",
-    "message_update/error": "message_end says it",
-    "extension_ui_request/setWidget": "a widget of Pi's own screen",
-    "extension_ui_request/setTitle": "the title of Pi's own terminal",
-    "extension_ui_request/set_editor_text": "the editor of Pi's own screen",
-}
+IGNORED = kit.by_reason(
+    {
+        "a round of the model, not a turn": "turn_start",
+        "says again what message_end and tool_execution_end have said": "turn_end",
+        "the echo of a prompt says when it is taken in": "queue_update",
+        "bookkeeping of Pi's session file": "entry_appended",
+        "told with each message": "thinking_level_changed",
+        "output of the command `bash`, which we never send": "bash_execution_update",
+        "the header of `--mode json`": "session",
+        "an attempt within a compaction": "summarization_retry_attempt_start summarization_retry_finished",
+        "Pi's own prompt for the model": "message_start/system message_end/system",
+        "message_end says it": "message_start/user message_update/done message_update/error",
+        "a copy of tool_execution_end": "message_start/toolResult message_end/toolResult",
+        "a note of an extension for the model": "message_start/custom message_end/custom",
+        "a command that we never send": """
+            message_start/bashExecution message_end/bashExecution message_start/branchSummary
+            message_end/branchSummary
+        """,
+        "compaction_end says it": "message_start/compactionSummary message_end/compactionSummary",
+        "message_start says it": "message_update/start",
+        "the part begins with its first text": "message_update/text_start message_update/thinking_start",
+        "a widget of Pi's own screen": "extension_ui_request/setWidget",
+        "the title of Pi's own terminal": "extension_ui_request/setTitle",
+        "the editor of Pi's own screen": "extension_ui_request/set_editor_text",
+    }
+)
 """Known kinds that are not used -> the reason."""
 
 

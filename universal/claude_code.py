@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping
 
 from universal.agent_spec import AgentFolder, HeldCalls, SpareUse
+from universal.codec import Mode
 from universal.items import Json
 from universal.lib.jsonline import get_text
 from universal.permissions import Rule
@@ -16,6 +17,14 @@ from universal.sandbox import HELD_KEYS, SandboxUse
 from universal.slash_commands import CommandFolder, CommandSources, PluginFolders
 
 # --- its folders ----------------------------------------------------------------------------------------
+
+MODES: tuple[Mode, ...] = (
+    Mode("build", "Asks before it edits files or runs commands that change something.", "default"),
+    Mode("plan", "Only reads and thinks, then proposes a plan and asks before it starts.", "plan"),
+    Mode("accept-edits", "Edits files in the project without asking; other commands are still asked.", "acceptEdits"),
+    Mode("auto", "A safety check by a model decides instead of you; only what it holds back is asked.", "auto"),
+    Mode("bypass", "Does everything without asking. Only for sandboxes: nothing is held back.", "bypassPermissions"),
+)
 
 RULE_FILES = (".claude/settings.json", ".claude/settings.local.json", ".claude/agents/*", ".claude/hooks/*", ".claude.json")
 """`ProjectSettingsUse.rule_files`."""

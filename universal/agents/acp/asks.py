@@ -431,20 +431,8 @@ def _questions_of(tool_call: Msg) -> tuple[Question, ...]:
     meta = obj(tool_call.get("_meta"))
     if get_text(meta, "qwenInteractionKind") != "user_question":
         return ()
-    rows = map(obj, arr(meta.get("qwenQuestions")) or arr(obj(tool_call.get("rawInput")).get("questions")))
-    return tuple(
-        Question(
-            question=get_text(row, "question"),
-            header=get_text(row, "header"),
-            options=tuple(
-                QuestionOption(label=get_text(option, "label"), description=get_text(option, "description"))
-                for option in map(obj, arr(row.get("options")))
-            ),
-            multiple=row.get("multiSelect") is True,
-            custom=True,
-        )
-        for row in rows
-    )
+    rows = arr(meta.get("qwenQuestions")) or arr(obj(tool_call.get("rawInput")).get("questions"))
+    return tuple(kit.read_question(obj(row), multiple="multiSelect") for row in rows)
 
 
 # --- forms ----------------------------------------------------------------------------------------------

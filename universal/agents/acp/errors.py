@@ -73,12 +73,7 @@ _RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error"})
 
 def make(message: str, code: str, status: int = 0) -> Msg:
     """Return an error {message, code, details {is_retryable, status_code?, hint?}}."""
-    details: Msg = {"is_retryable": code in _RETRYABLE or status in (408, 409, 429) or status >= 500}
-    if status:
-        details["status_code"] = status
-    if code in HINTS:
-        details["hint"] = HINTS[code]
-    return {"message": message, "code": code, "details": details}
+    return kit.make_error(message, code, status, hint=HINTS.get(code, ""), is_retryable=code in _RETRYABLE)
 
 
 _NUMBER = re.compile(r"\d{1,9}")

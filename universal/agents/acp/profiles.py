@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from universal.agent_spec import EVERYTHING, AgentAbilities, AgentProgram, AgentRules, LoginRun, ProjectSettingsUse
 from universal.claude_code import COMMANDS, INTERNAL_COMMANDS, OWN_FOLDER, OWN_RULES, SPARE, WITHHELD_COMMANDS
+from universal.claude_code import MODES as CLAUDE_MODES
 from universal.claude_code import SANDBOX as CLAUDE_SANDBOX
 from universal.codec import Catalogue, Mode, Model
 from universal.codex import SANDBOX as CODEX_SANDBOX
@@ -95,13 +96,6 @@ class Profile:
     """The variable of its configuration, by which a fork of OpenCode is made to ask for what rules are about; "" for none."""
 
 
-_CLAUDE_MODES = (
-    Mode("build", "Asks before it edits files or runs commands that change something.", "default"),
-    Mode("plan", "Only reads and thinks, then proposes a plan and asks before it starts.", "plan"),
-    Mode("accept-edits", "Edits files in the project without asking; other commands are still asked.", "acceptEdits"),
-    Mode("auto", "A safety check by a model decides instead of you; only what it holds back is asked.", "auto"),
-    Mode("bypass", "Does everything without asking. Only for sandboxes: nothing is held back.", "bypassPermissions"),
-)
 _CODEX_MODES = (
     BUILD,
     Mode("plan", "Plans before it makes changes.", "collaboration_mode=plan"),
@@ -129,7 +123,7 @@ WRITTEN: tuple[Profile, ...] = (
         abilities=replace(
             ABILITIES,
             capabilities=replace(CAPABILITIES, questions=True),
-            modes=_CLAUDE_MODES,
+            modes=CLAUDE_MODES,
             command_sources=COMMANDS,
             internal_commands=INTERNAL_COMMANDS,
             withheld_commands=WITHHELD_COMMANDS,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import posixpath
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -103,26 +102,19 @@ def usage_of(usage: Msg) -> dict[str, int]:
 
 # --- errors -------------------------------------------------------------------------------------------
 
-_STATUS = re.compile(r"\s*(\d{3})\s")
-_JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)*)"')
-
 
 def error_of(message: str) -> dict[str, Json]:
     """`error` of a `result` as {message, code, details}."""
-    found, inner = _STATUS.match(message), _JSON_MESSAGE.search(message)
-    status = int(found[1]) if found else 0
-    details: dict[str, Json] = {"is_retryable": status in (408, 409, 429) or status >= 500 or "Overloaded" in message}
-    code = "overloaded" if "Overloaded" in message else "api_error" if status else "error"
-    if 400 <= status < 600:
-        details["status_code"] = status
+    status, words = kit.api_error(message)
+    is_overloaded, hint = "Overloaded" in message, ""
+    code = "overloaded" if is_overloaded else "api_error" if status else "error"
     if "require user approval" in message:
-        code, details["hint"] = "approval_needed", _APPROVAL
+        code, hint = "approval_needed", _APPROVAL
     if status in (401, 403):
-        code, details["hint"] = "authentication_failed", _LOGIN
+        code, hint = "authentication_failed", _LOGIN
     elif kit.is_context_full(message):
-        code, details["hint"] = "context_full", "Start a new session."
-    words = f"{status}: {inner[1]}" if status and inner else message
-    return {"message": words or "Amp ended the turn with an error.", "code": code, "details": details}
+        code, hint = "context_full", "Start a new session."
+    return kit.make_error(words or "Amp ended the turn with an error.", code, status, hint=hint, is_retryable=is_overloaded)
 
 
 MODEL_REFUSALS = frozenset({"api_error", "overloaded", "authentication_failed", "context_full"})
@@ -131,8 +123,7 @@ MODEL_REFUSALS = frozenset({"api_error", "overloaded", "authentication_failed", 
 
 def login_error(line: str) -> dict[str, Json]:
     """The error without a login."""
-    details: dict[str, Json] = {"is_retryable": False, "hint": _LOGIN}
-    return {"message": line.strip(), "code": "authentication_failed", "details": details}
+    return kit.make_error(line.strip(), "authentication_failed", hint=_LOGIN)
 
 
 def exit_error(stderr: str) -> dict[str, Json] | None:

@@ -5,6 +5,7 @@ Source: recordings `error*`, `bad_start.*`, `max_tokens`, `resume.6_unknown`; ki
 
 from __future__ import annotations
 
+from universal.agents import kit
 from universal.agents.claude.wire import Msg, get_int, get_text
 from universal.items import Json
 from universal.lib.jsonvalue import arr, obj
@@ -85,14 +86,10 @@ def result_error(result: Msg, kind: str, resets_at: int = 0) -> dict[str, Json] 
     if message.startswith(("No conversation found", "No message found")):
         code = "session_not_found"
     status = get_int(result, "api_error_status")
-    details: dict[str, Json] = {"is_retryable": code in _RETRYABLE or status in (408, 409, 429) or status >= 500}
-    if status:
-        details["status_code"] = status
-    if code in HINTS:
-        details["hint"] = HINTS[code]
+    error = kit.make_error(message, code or "error", status, hint=HINTS.get(code, ""), is_retryable=code in _RETRYABLE)
     if resets_at and code == "rate_limit":  # trying again before has no use
-        details |= {"resets_at": resets_at, "is_retryable": False}
-    return {"message": message, "code": code or "error", "details": details}
+        error["details"] |= {"resets_at": resets_at, "is_retryable": False}
+    return error
 
 
 def exit_error(stderr: str) -> dict[str, Json] | None:
@@ -100,7 +97,7 @@ def exit_error(stderr: str) -> dict[str, Json] | None:
     for words, code, hint in STDERR_HINTS:
         line = next((line for line in stderr.splitlines() if words in line), "")
         if line:
-            return {"message": line.strip(), "code": code, "details": {"is_retryable": False, "hint": hint}}
+            return kit.make_error(line.strip(), code, hint=hint)
     return None
 
 

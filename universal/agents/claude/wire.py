@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from universal.agents import kit
-from universal.codec import Attachment, Catalogue, Mode, Model, WriteLine
+from universal.claude_code import MODES
+from universal.codec import Attachment, Catalogue, Model, WriteLine
 from universal.items import Json
 from universal.lib.jsonline import digest as digest
 from universal.lib.jsonline import get_int as get_int
@@ -133,13 +134,6 @@ def _attachment_block(item: Attachment) -> Msg:
 
 # --- modes, models, commands --------------------------------------------------------------------------
 
-MODES: tuple[Mode, ...] = (
-    Mode("build", "Asks before it edits files or runs commands that change something.", "default"),
-    Mode("plan", "Only reads and thinks, then proposes a plan and asks before it starts.", "plan"),
-    Mode("accept-edits", "Edits files in the project without asking; other commands are still asked.", "acceptEdits"),
-    Mode("auto", "A safety check by a model decides instead of you; only what it holds back is asked.", "auto"),
-    Mode("bypass", "Does everything without asking. Only for sandboxes: nothing is held back.", "bypassPermissions"),
-)
 
 NATIVE_MODE: dict[str, str] = {mode.id: mode.native for mode in MODES}
 MODE_ID: dict[str, str] = {mode.native: mode.id for mode in MODES} | {"manual": "build"}

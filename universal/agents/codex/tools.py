@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from universal.agents import kit
 from universal.agents.codex.wire import Msg
-from universal.events import Question, QuestionOption
+from universal.events import Question
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr, obj
@@ -329,18 +329,8 @@ LATE_ARGUMENTS = frozenset({"webSearch", "imageGeneration"})
 
 def read_questions(questions: Json) -> tuple[Question, ...]:
     """`questions[]` of `item/tool/requestUserInput`."""
-    return tuple(
-        Question(
-            question=get_text(row, "question"),
-            header=get_text(row, "header"),
-            options=tuple(
-                QuestionOption(label=get_text(option, "label"), description=get_text(option, "description"))
-                for option in map(obj, arr(row.get("options")))
-            ),
-            custom=row.get("isOther") is True or not arr(row.get("options")),
-        )
-        for row in map(obj, arr(questions))
-    )
+    rows = map(obj, arr(questions))
+    return tuple(kit.read_question(row, custom=row.get("isOther") is True or not arr(row.get("options"))) for row in rows)
 
 
 _STEPS = {"inProgress": "in_progress", "completed": "completed", "pending": "pending"}

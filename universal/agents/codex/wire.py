@@ -180,12 +180,7 @@ def turn_error(error: Msg) -> dict[str, Json]:
 
 def error_json(message: str, code: str, status: int = 0) -> dict[str, Json]:
     """{message, code, details {is_retryable, status_code?, hint?}}"""
-    details: dict[str, Json] = {"is_retryable": code in _RETRYABLE or status in (408, 409, 429) or status >= 500}
-    if status:
-        details["status_code"] = status
-    if code in HINTS:
-        details["hint"] = HINTS[code]
-    return {"message": message, "code": code, "details": details}
+    return kit.make_error(message, code, status, hint=HINTS.get(code, ""), is_retryable=code in _RETRYABLE)
 
 
 def request_error(method: str, message: str) -> dict[str, Json]:

@@ -19,6 +19,7 @@ from universal.agents.kit.asks import OpenAsks as OpenAsks
 from universal.agents.kit.asks import form_content as form_content
 from universal.agents.kit.asks import form_questions as form_questions
 from universal.agents.kit.asks import plan_question as plan_question
+from universal.agents.kit.asks import read_question as read_question
 from universal.agents.kit.codec import HANDSHAKE as HANDSHAKE
 from universal.agents.kit.codec import HANDSHAKE_S as HANDSHAKE_S
 from universal.agents.kit.codec import BaseCodec as BaseCodec
@@ -31,9 +32,11 @@ from universal.agents.kit.codec import handshake_failed as handshake_failed
 from universal.agents.kit.codec import write as write
 from universal.agents.kit.context import Context as Context
 from universal.agents.kit.context import add_usage as add_usage
+from universal.agents.kit.context import api_error as api_error
 from universal.agents.kit.context import error_data as error_data
 from universal.agents.kit.context import error_fact as error_fact
 from universal.agents.kit.context import is_context_full as is_context_full
+from universal.agents.kit.context import make_error as make_error
 from universal.agents.kit.ends import ASK_S as ASK_S
 from universal.agents.kit.ends import END as END
 from universal.agents.kit.ends import END_S as END_S

@@ -37,6 +37,20 @@ def plan_question(
     return Question(question=words, header="Plan", options=tuple(ordered), custom=custom)
 
 
+def read_question(row: dict[str, Json], *, multiple: str = "multiple", custom: bool = True) -> Question:
+    """A question {question, header, options: [{label, description}]}. In: `multiple`, the key for several answers."""
+    return Question(
+        question=get_text(row, "question"),
+        header=get_text(row, "header"),
+        options=tuple(
+            QuestionOption(label=get_text(option, "label"), description=get_text(option, "description"))
+            for option in map(obj, arr(row.get("options")))
+        ),
+        multiple=row.get(multiple) is True,
+        custom=custom,
+    )
+
+
 def form_questions(properties: dict[str, Json], message: str) -> tuple[Question, ...]:
     """The questions of a form's fields, in their order. Each begins with the form's message."""
     return tuple(_field(name, obj(schema), message) for name, schema in properties.items())

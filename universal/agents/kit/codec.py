@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeAlias, cast
 
-from universal.agents.kit.context import ContextT
+from universal.agents.kit.context import ContextT, make_error
 from universal.codec import (
     Codec,
     Command,
@@ -59,8 +59,7 @@ def handshake_failed(title: str, missing: str, *, resumes: bool, after_s: float 
     message = f"{title} did not answer `{missing}` within {after_s:g} seconds, so it cannot take the prompt."
     hint = f"Run {title} in a terminal to see what it waits for, or `opencode-shim doctor`; then send the prompt again."
     code = "session_not_found" if resumes else "handshake_timeout"
-    error: dict[str, Json] = {"message": message, "code": code, "details": {"is_retryable": True, "hint": hint}}
-    return Stop(f"no answer to {missing}", error=error)
+    return Stop(f"no answer to {missing}", error=make_error(message, code, hint=hint, is_retryable=True))
 
 
 class BaseCodec(Codec, Generic[ContextT]):

@@ -83,6 +83,26 @@ def error_data(error: dict[str, Json]) -> ErrorData:
     return ErrorData(message=error["message"], code=error["code"], details=error.get("details"))
 
 
+_STATUS = re.compile(r"\s*([45]\d\d)\b")
+_JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)*)"')
+
+
+def api_error(text: str) -> tuple[int, str]:
+    """(status, words) of a model API's error that may begin with its HTTP status, else 0, before the JSON of the answer."""
+    found, inner = _STATUS.match(text), _JSON_MESSAGE.search(text)
+    return (int(found[1]), f"{found[1]}: {inner[1]}" if inner else text) if found else (0, text)
+
+
+def make_error(message: str, code: str, status: int = 0, *, hint: str = "", is_retryable: bool = False) -> dict[str, Json]:
+    """An error {message, code, details {is_retryable, status_code?, hint?}}. Some HTTP statuses are retryable by themselves."""
+    details: dict[str, Json] = {"is_retryable": is_retryable or status in (408, 409, 429) or status >= 500}
+    if status:
+        details["status_code"] = status
+    if hint:
+        details["hint"] = hint
+    return {"message": message, "code": code, "details": details}
+
+
 def error_fact(error: dict[str, Json], raw: Json, child: str | None = None) -> Fact:
     """The `error` event for an error {message, code, details?}; synthetic without a native message."""
     return Fact(EventType.ERROR, error_data(error), raw=raw, synthetic=raw is None, child=child)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from universal.agents.kit.context import make_error
 from universal.codec import Output, SetTimer, Stop
 from universal.items import Json
 
@@ -103,4 +104,4 @@ class Watch:
 def _unresponsive(title: str) -> dict[str, Json]:
     hint = "Send the prompt again. If it stays so, `opencode-shim doctor` and the server's log say more."
     message = f"{title} does not answer any more, so it was stopped."
-    return {"message": message, "code": "agent_unresponsive", "details": {"is_retryable": True, "hint": hint}}
+    return make_error(message, "agent_unresponsive", hint=hint, is_retryable=True)

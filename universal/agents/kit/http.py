@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from universal.agents.kit.codec import HANDSHAKE, BaseCodec, await_handshake, end_handshake, handshake_failed
-from universal.agents.kit.context import ContextT
+from universal.agents.kit.context import ContextT, make_error
 from universal.agents.kit.ends import Watch
 from universal.codec import Fact, Output, SetTimer, WriteLine
 from universal.items import Json
@@ -139,6 +139,5 @@ class WatchedCodec(HttpCodec[ContextT]):
 
     def _not_begun(self) -> dict[str, Json]:
         """The error of a prompt that the server has taken and does not work on."""
-        details: dict[str, Json] = {"is_retryable": True, "hint": "Send the prompt again."}
         message = f"{self.TITLE} has taken the prompt and does not work on it."
-        return {"message": message, "code": "prompt_not_begun", "details": details}
+        return make_error(message, "prompt_not_begun", hint="Send the prompt again.", is_retryable=True)

@@ -6,7 +6,6 @@ Source: recordings of 0.73.1 and 0.87.1 (`compat_fixtures/agents/pi`), and the t
 
 from __future__ import annotations
 
-import re
 from typing import Any, TypeAlias
 
 from universal.agents import kit
@@ -189,27 +188,17 @@ NO_CATALOGUE = Catalogue()
 _LOGIN = "Run `pi` in a terminal and use /login, or set the provider's API key in the environment of the server."
 _COMPACT = "Send /compact, or start a new session."
 _NO_LOGIN = ("No API key", "Authentication failed", "No models available", "No model selected")
-_STATUS = re.compile(r"\s*(\d{3})\b[: ]*")
-_JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)*)"')
 
 
 def error_of(text: str) -> dict[str, Json]:
     """Convert an error's text to {message, code, details}. Pi may put the API's status before it."""
     message = text.strip() or "Pi ended the turn with an error."
-    found = _STATUS.match(message)
-    status = int(found[1]) if found and 400 <= int(found[1]) < 600 else 0
-    inner = _JSON_MESSAGE.search(message)
-    words = f"{status}: {inner[1]}" if status and inner else message
+    status, words = kit.api_error(message)
     if status in (401, 403) or any(words in message for words in _NO_LOGIN):
         code, hint = "authentication_failed", _LOGIN
     else:
         code, hint = ("context_full", _COMPACT) if kit.is_context_full(message) else ("api_error" if status else "error", "")
-    details: dict[str, Json] = {"is_retryable": status in (408, 409, 429) or status >= 500}
-    if status:
-        details["status_code"] = status
-    if hint:
-        details["hint"] = hint
-    return {"message": words, "code": code, "details": details}
+    return kit.make_error(words, code, status, hint=hint)
 
 
 ABORTED: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
@@ -219,14 +208,12 @@ ABORTED: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
 def exit_error(stderr: str) -> dict[str, Json] | None:
     """The error of a Pi that gave up at its start, if a person can do something about it."""
     line = next((line for line in stderr.splitlines() if "No session found matching" in line), "")
-    if not line:
-        return None
-    return lost_error(line.strip())
+    return lost_error(line.strip()) if line else None
 
 
 def lost_error(message: str) -> dict[str, Json]:
     """The error if Pi cannot resume its conversation. The server begins a new one with the old text."""
-    return {"message": message, "code": "session_not_found", "details": {"is_retryable": False}}
+    return kit.make_error(message, "session_not_found")
 
 
 TRUSTING = (0, 87)

@@ -30,7 +30,7 @@ class OpenCode2View:
     @property
     def inbox(self) -> dict[str, Wire]:
         """`SessionInboxInfo` by id, in order."""
-        return {wire["id"]: wire for wire in read.inbox(self._session)}
+        return {prompt.id: read.inbox_entry(prompt, self._session) for prompt in self._session.timeline.inbox.values()}
 
     @property
     def permissions(self) -> dict[str, Wire]:

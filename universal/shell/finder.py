@@ -23,8 +23,6 @@ LENGTH_LIMIT = 100_000
 HEAVY_LIMIT = 600
 """Characters that may open or separate something. The grammar's time grows with the square of those that it cannot place."""
 COMMANDS_LIMIT = 300
-DIRECTORIES_LIMIT = 8
-"""Maximum directories that a line is taken to enter."""
 NESTING_LIMIT = 5
 """Maximum depth of texts that are evaluated, and of wrappers."""
 

@@ -6,7 +6,7 @@ Source: recordings `permission_*`, `question*` of `v2-20260717`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from shim.faces.opencode2.names import ACTIONS
 from universal.events import Question
@@ -24,39 +24,6 @@ class CallSource(TypedDict):
 
     messageID: str
     id: str
-
-
-class PreviewOption(TypedDict):
-    """An answer to choose, in builds before 2.0."""
-
-    label: str
-    description: str
-
-
-class PreviewQuestion(TypedDict):
-    """A question, in builds before 2.0."""
-
-    question: str
-    header: str
-    options: list[PreviewOption]
-    multiple: NotRequired[bool]
-    custom: NotRequired[bool]
-
-
-class PreviewCall(TypedDict):
-    """The tool call of a question, in builds before 2.0."""
-
-    messageID: str
-    callID: str
-
-
-class PreviewQuestions(TypedDict):
-    """The `QuestionV2Request` of builds before 2.0."""
-
-    id: str
-    sessionID: str
-    questions: list[PreviewQuestion]
-    tool: NotRequired[PreviewCall]
 
 
 def form_id(question_id: str) -> str:
@@ -88,23 +55,6 @@ def form(request: QuestionRequest, session_id: str, tool: CallSource | None) -> 
         "metadata": {"kind": "question", **({"tool": tool} if tool else {})},
         "fields": [_field(number, question) for number, question in enumerate(request.questions)],
     }
-
-
-def question(request: QuestionRequest, session_id: str) -> PreviewQuestions:
-    """The `QuestionV2Request` of builds before 2.0, which have no forms."""
-    questions: list[PreviewQuestion] = []
-    for item in request.questions:
-        options: list[PreviewOption] = [{"label": option.label, "description": option.description} for option in item.options]
-        wire: PreviewQuestion = {"question": item.question, "header": item.header, "options": options}
-        if item.multiple:
-            wire["multiple"] = True
-        if not item.custom:
-            wire["custom"] = False
-        questions.append(wire)
-    group: PreviewQuestions = {"id": request.id, "sessionID": session_id, "questions": questions}
-    if request.call is not None:
-        group["tool"] = {"messageID": request.call.message_id, "callID": request.call.call_id}
-    return group
 
 
 def _field(number: int, question: Question) -> types.FormField:

@@ -360,11 +360,6 @@ MESSAGES: Mapping[type[Any], tuple[str, Callable[[Any, Session], Mapping[str, An
 # --- the inbox and open requests -------------------------------------------------------------------------------------------
 
 
-def inbox(session: Session) -> list[types.SessionInboxInfo]:
-    """The `SessionInboxInfo` of each prompt in the inbox."""
-    return [inbox_entry(prompt, session) for prompt in session.timeline.inbox.values()]
-
-
 def inbox_entry(prompt: entries.PendingPrompt, session: Session) -> types.SessionInboxInfo:
     """The `SessionInboxInfo` of a prompt."""
     time: types.CreatedTime = {"created": prompt.accepted_ms}

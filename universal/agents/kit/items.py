@@ -22,7 +22,6 @@ from universal.items import (
     ToolCallPart,
     ToolResultPart,
 )
-from universal.lib.growing_text import GrowingText
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr, obj
 
@@ -33,6 +32,22 @@ ABANDONED = "The tool call was interrupted before it had a result."
 """The result of a call that has none."""
 INTERRUPTED: dict[str, Json] = {"interrupted": True}
 """`metadata` of an item that was cut off."""
+
+
+class GrowingText:
+    """A text that joins its pieces only when it is read, so that appending costs the same at any length."""
+
+    __slots__ = ("_pieces", "add")
+
+    def __init__(self, text: str = "") -> None:
+        self._pieces = [text] if text else []
+        self.add = self._pieces.append
+
+    @property
+    def text(self) -> str:
+        if len(self._pieces) > 1:
+            self._pieces[:] = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 from shim.faces.opencode2 import asks, read
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.dialects import PREVIEW
+from shim.faces.opencode2.dialects.preview import question
 from shim.faces.opencode2.endpoint import operation, preview_operation
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
@@ -24,7 +25,7 @@ from shim.faces.opencode2.forms import GLOBAL, FormDraft
 from shim.faces.opencode2.negotiation import dialect_of
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import SessionPath, face, need, need_id
-from shim.faces.opencode2.wire_event import ReadOnlyWire
+from shim.faces.opencode2.wire_event import ReadOnlyWire, Wire
 from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest, QuestionNotFound
 from universal.lib.jsonvalue import arr, obj, text
@@ -182,11 +183,11 @@ async def cancel(ctx: Ctx, path: FormPath, query: requests.CancelQuery) -> None:
 
 
 async def _settle(ctx: Ctx, path: FormPath, answers: list[list[str]] | None) -> None:
-    question = read.question_of_form(await ctx.services.sessions.session(path.sessionID), path.formID)
-    if question is None:
+    request = read.question_of_form(await ctx.services.sessions.session(path.sessionID), path.formID)
+    if request is None:
         raise FormSettled(path.formID)
     try:
-        ctx.services.sessions.requests.reply_question(question.id, answers)
+        ctx.services.sessions.requests.reply_question(request.id, answers)
     except QuestionNotFound as error:
         raise FormSettled(path.formID) from error
 
@@ -380,11 +381,11 @@ async def questions_of(ctx: Ctx, path: SessionPath) -> object:
     return {"data": _questions(ctx, pairs)}
 
 
-def _questions(ctx: Ctx, pairs: list[tuple[Session, QuestionRequest]]) -> list[asks.PreviewQuestions]:
+def _questions(ctx: Ctx, pairs: list[tuple[Session, QuestionRequest]]) -> list[Wire | None]:
     """Questions as the client's dialect has them. Clients that have forms get them there, and not twice."""
     if dialect_of(ctx.request) is not PREVIEW:
         return []
-    return [asks.question(request, session.id) for session, request in pairs]
+    return [question(read.form(request, session)) for session, request in pairs]
 
 
 @preview_operation("v2.session.question.reply")

@@ -142,8 +142,6 @@ def _write(place: str, data: bytes, roots: Sequence[str]) -> None:
 
 # --- version control -------------------------------------------------------------------------------------
 
-BRANCHES_LIMIT = 1000
-
 
 @operation("vcs.get")
 async def get(ctx: Ctx) -> object:

@@ -12,9 +12,8 @@ from shim.faces.opencode2 import read, session_info
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
-from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import Limit, first_id
-from shim.faces.opencode2.routes.sessions import SessionPath
+from shim.faces.opencode2.routes.sessions import SessionPath, encode_cursor, read_cursor
 from shim.host.git.snapshot import WHOLE_FILE, Snapshots, diffs_between
 from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionBusy, ShimError
@@ -62,7 +61,7 @@ async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     else:
         if query.order is not None:
             raise InvalidRequest('The cursor has the order of its list: leave out "order"', "Query", ("order",))
-        cursor_fields = cursors.read(query.cursor)
+        cursor_fields = read_cursor(query.cursor)
         order, anchor, back = cursor_fields.get("order"), cursor_fields.get("id"), cursor_fields.get("direction") == "previous"
         if order not in ("asc", "desc") or not isinstance(anchor, str):
             raise CursorInvalid
@@ -75,7 +74,7 @@ async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     if is_newer == (order == "desc"):
         page.reverse()
     ends = {"previous": page[0], "next": page[-1]} if page else {}
-    cursor = {way: cursors.encode_cursor({"id": entry.id, "order": order, "direction": way}) for way, entry in ends.items()}
+    cursor = {way: encode_cursor({"id": entry.id, "order": order, "direction": way}) for way, entry in ends.items()}
     return {"data": [read.message(entry, session) for entry in page], "cursor": cursor}
 
 

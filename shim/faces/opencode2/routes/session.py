@@ -19,8 +19,7 @@ from shim.faces.opencode2 import read, session_info
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
-from shim.faces.opencode2.routes import cursors
-from shim.faces.opencode2.routes.sessions import SessionPath, model_of, need
+from shim.faces.opencode2.routes.sessions import SessionPath, encode_cursor, model_of, need, read_cursor
 from shim.faces.opencode2.session_info import info_of
 from shim.faces.opencode2.wire_event import ReadOnlyWire
 from shim.host.files.roots import require
@@ -126,7 +125,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
         query = query.model_copy(update={"directory": directory})
     anchor: JsonObject = {}
     if query.cursor is not None:
-        cursor_fields = cursors.read(query.cursor)
+        cursor_fields = read_cursor(query.cursor)
         anchor = cursor_fields.get("anchor") or {}
         if not {"id", "time", "direction"} <= anchor.keys():
             raise CursorInvalid
@@ -140,7 +139,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
     filters = {key: value for key in FILTERS if (value := getattr(query, key)) not in (None, "desc")}
     ends = {"previous": page[0], "next": page[-1]} if page else {}
     cursor = {
-        way: cursors.encode_cursor({**filters, "anchor": {"id": record.id, "time": _at(record)[0], "direction": way}})
+        way: encode_cursor({**filters, "anchor": {"id": record.id, "time": _at(record)[0], "direction": way}})
         for way, record in ends.items()
     }
     return {"data": [_session_json(ctx, record) for record in page], "cursor": cursor}

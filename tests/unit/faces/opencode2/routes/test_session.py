@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import ROOTS, ListQuery, listing
+from shim.faces.opencode2.routes.sessions import encode_cursor
 from tests.support.listed_sessions import DIRECTORIES, context_of, some_records
 from universal.session.values import SessionRecord
 
@@ -57,7 +57,7 @@ async def test_a_page_is_a_part_of_all_matches_in_order() -> None:
             record = random.choice(records)
             anchor = {"id": record.id, "time": record.updated_ms, "direction": random.choice(("next", "previous"))}
             filters = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-            query.cursor = cursors.encode_cursor({**filters, "anchor": anchor})
+            query.cursor = encode_cursor({**filters, "anchor": anchor})
         answer: Any = await listing(context_of(records, "/p", "prj"), query)
         assert [session["id"] for session in answer["data"]] == page_of(records, query, anchor), query
         lengths.add(len(answer["data"]))

@@ -12,7 +12,7 @@ from typing import Any
 
 from universal.codec import Catalogue, Mode, Model
 from universal.items import Json
-from universal.lib.jsonvalue import obj, text
+from universal.lib.jsonvalue import arr, obj, text
 from universal.permissions import Rule
 from universal.sandbox import HELD_KEYS, SandboxUse
 from universal.slash_commands import CommandFolder, CommandSources
@@ -124,6 +124,22 @@ def ask_first(keys: Iterable[str], content: str) -> str:
     ours = [f"{key}*" for key in sorted(keys)]
     tools = {**dict.fromkeys(ours, True), **obj(own.get("tools"))}
     return json.dumps({**own, "tools": tools, "permission": {**permission, **dict.fromkeys(ours, "ask")}})
+
+
+def modes_of(agents: Json, key: str) -> tuple[Mode, ...]:
+    """Agents that a person can choose, also of the configuration, with `build` first. `key`: of their names. () if none."""
+    by_id = {mode.id: mode for mode in MODES}
+    modes = {
+        name: by_id.get(name) or Mode(name, text(row.get("description")), name)
+        for row in map(obj, arr(agents))
+        if row.get("mode") in ("primary", "all") and row.get("hidden") is not True and (name := text(row.get(key)))
+    }
+    return tuple(sorted(modes.values(), key=lambda mode: mode.id != "build"))
+
+
+def cost_of(value: Json) -> float:
+    """A cost in US dollars; 0 if it tells none."""
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
 
 
 def limit_of(value: Json) -> int | None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 from universal.agents.kit.asks import Ask, OpenAsks
-from universal.agents.kit.context import Context, ContextT, error_fact
+from universal.agents.kit.context import Context, error_fact
 from universal.agents.kit.http import WatchedCodec
 from universal.agents.kit.items import Call
 from universal.codec import Fact, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
@@ -29,6 +29,17 @@ from universal.permissions import DECISIONS, REPLIES, Access
 from universal.turn import Input
 
 Msg = dict[str, Any]
+
+
+@dataclass(slots=True)
+class ServerContext(Context):
+    """What the threads of one codec share. `directory` is that of the process."""
+
+    directory: str = ""
+
+    def location(self, kind: str) -> str:
+        """The location of a message of this kind: an HTTP answer or an event, not stdout."""
+        return f"{self.agent}: {kind}"
 
 
 class Thread(Protocol):
@@ -246,14 +257,14 @@ class Step:
     is_needed: bool = True
 
 
-class ServerCodec(WatchedCodec[ContextT], Generic[ContextT, ThreadT, CourseT]):
+class ServerCodec(WatchedCodec[ServerContext], Generic[ThreadT, CourseT]):
     """A codec of an OpenCode server: the conversation, the sessions of its subagents, and what they ask."""
 
     SESSIONS_PATH: ClassVar[str]
     AGENT_KEY: ClassVar[str]
     """The argument of a tool call that says which agent works in the session that it makes."""
 
-    def __init__(self, context: ContextT) -> None:
+    def __init__(self, context: ServerContext) -> None:
         super().__init__(context)
         self._main = self._new_session("", None)
         self._children: dict[str, ServerSession[ThreadT, CourseT]] = {}
@@ -306,6 +317,13 @@ class ServerCodec(WatchedCodec[ContextT], Generic[ContextT, ThreadT, CourseT]):
 
     def _step_path(self, step: Step) -> str:
         return self.SESSIONS_PATH if step.purpose == "create" else self._path(step.path)
+
+    def _command_of(self, prompt: Prompt) -> tuple[str, str]:
+        """(name, arguments) of a prompt that is one of OpenCode's commands; ("", "") for any other."""
+        name, _, arguments = prompt.text.removeprefix("/").partition(" ")
+        commands = self.catalogue.commands if self.catalogue is not None else ()
+        is_command = prompt.text.startswith("/") and any(command.name == name for command in commands)
+        return (name, arguments) if is_command else ("", "")
 
     def _on_ready(self, prompt: Prompt) -> Iterator[Output]:
         """Send a prompt whose session is as it is to be."""
@@ -366,6 +384,13 @@ class ServerCodec(WatchedCodec[ContextT], Generic[ContextT, ThreadT, CourseT]):
     def _active(self) -> list[str]:
         sessions = [*self._children.values(), *(() if self._is_awaited else (self._main,))]
         return [session.thread.session_id for session in sessions if session.course.active]
+
+    def _on_todo(self, session: ServerSession[ThreadT, CourseT], data: Msg, event: Msg) -> Iterator[Output]:
+        todos = [obj(todo) for todo in arr(data.get("todos"))]
+        yield self._ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, event, session.thread.child)
+
+    def _on_settled(self, session: ServerSession[ThreadT, CourseT], data: Msg, event: Msg) -> Iterator[Output]:
+        return self._open_asks.on_reply_event(data, event)
 
     def _close(self, session: ServerSession[ThreadT, CourseT], event: Msg) -> Iterator[Output]:
         """Complete what a session has left open, because it rests."""

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, cast
 from urllib.parse import quote
 
 from universal.agents import kit
-from universal.agents.kit.opencode import Origin, ServerAsks, ServerCodec, ServerSession, Step, question_of
+from universal.agents.kit.opencode import Origin, ServerAsks, ServerCodec, ServerContext, ServerSession, Step, question_of
 from universal.agents.opencode import wire
-from universal.agents.opencode.speech import Context, Thread
+from universal.agents.opencode.speech import Thread
 from universal.agents.opencode.wire import NAME, Msg
 from universal.codec import IdFactory, Output, Prompt, Signal, WriteLine
 from universal.items import Json
@@ -127,7 +127,7 @@ def _mcp_row(server: McpServer) -> Msg:
 _Session = ServerSession[Thread, Course]
 
 
-class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
+class OpenCodeCodec(ServerCodec[Thread, Course]):
     """The codec of OpenCode; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
@@ -139,7 +139,7 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
     AGENT_KEY = "subagent_type"
 
     def __init__(self, ids: IdFactory) -> None:
-        super().__init__(Context(self.name, ids))
+        super().__init__(ServerContext(self.name, ids))
         self._asks = ServerAsks(self._ctx, self._reply)
         self._makes_title = False
         """Whether OpenCode makes the title of this conversation, and has not made it yet."""
@@ -283,9 +283,8 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
         if prompt.compact:
             thread.claims = True  # OpenCode makes the message itself
             return self._request("prompt", "POST", f"{path}/summarize", wire.model_ref(prompt.model) or {})
-        name, _, arguments = prompt.text.removeprefix("/").partition(" ")
-        commands = self.catalogue.commands if self.catalogue is not None else ()
-        if prompt.text.startswith("/") and any(command.name == name for command in commands):
+        name, arguments = self._command_of(prompt)
+        if name:
             body = wire.command_body(prompt, message, name, arguments)
             return self._request("command", "POST", f"{path}/command", body)
         return self._request("prompt", "POST", f"{path}/prompt_async", wire.prompt_body(prompt, message))
@@ -510,10 +509,6 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
             arguments = obj(obj(part.get("state")).get("input"))
             yield from self._open_child(child_id, text(part.get("callID")), arguments, event)
 
-    def _on_todo(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        todos = [obj(todo) for todo in arr(p.get("todos"))]
-        yield self._ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, event, session.thread.child)
-
     def _on_compacted(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         yield self._ctx.status("compaction", None, {"phase": "completed"}, event, session.thread.child)
 
@@ -537,12 +532,12 @@ class OpenCodeCodec(ServerCodec[Context, Thread, Course]):
         "message.updated": _on_message,
         "message.part.updated": _on_part,
         "message.part.delta": lambda codec, session, p, event: session.thread.piece(p, event),
-        "todo.updated": _on_todo,
+        "todo.updated": ServerCodec[Thread, Course]._on_todo,
         "permission.asked": _on_permission,
-        "permission.replied": lambda codec, session, p, event: codec._asks.on_reply_event(p, event),
+        "permission.replied": ServerCodec[Thread, Course]._on_settled,
         "question.asked": _on_question,
-        "question.replied": lambda codec, session, p, event: codec._asks.on_reply_event(p, event),
-        "question.rejected": lambda codec, session, p, event: codec._asks.on_reply_event(p, event),
+        "question.replied": ServerCodec[Thread, Course]._on_settled,
+        "question.rejected": ServerCodec[Thread, Course]._on_settled,
     }
     """Type of event -> its handler."""
 

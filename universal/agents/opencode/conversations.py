@@ -11,7 +11,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt, Inquiry
-from universal.agents.opencode.speech import Context, Thread
+from universal.agents.kit.opencode import ServerContext
+from universal.agents.opencode.speech import Thread
 from universal.agents.opencode.wire import NAME, Msg
 from universal.codec import Fact, IdFactory
 from universal.lib.jsonvalue import arr, obj, text, whole
@@ -54,7 +55,7 @@ def read(rows: Sequence[Msg]) -> Conversation | None:
 
 def events(rows: Sequence[Msg], ids: IdFactory) -> Iterator[ConversationEvent]:
     """What was said, message after message. What OpenCode has added to a prompt is left out."""
-    thread, at = Thread(Context(NAME, ids), text(rows[0].get("id"))), ""
+    thread, at = Thread(ServerContext(NAME, ids), text(rows[0].get("id"))), ""
     for message in rows[1:]:
         info, parts = obj(message.get("info")), [obj(part) for part in arr(message.get("parts"))]
         at = _time(whole(obj(info.get("time")).get("created")))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from universal.agents import kit
+from universal.agents.kit.opencode import ServerContext
 from universal.agents.opencode.wire import IGNORED_PARTS, Msg
 from universal.codec import Fact
 from universal.items import (
@@ -28,7 +29,7 @@ from universal.items import (
 )
 from universal.lib.jsonvalue import arr, obj, text
 from universal.lib.jsonvalue import text as as_text
-from universal.opencode import usage_of
+from universal.opencode import cost_of, usage_of
 from universal.opencode_metadata import NativeResult, result_metadata
 
 # --- states of tools --------------------------------------------------------------------------------------------
@@ -109,15 +110,6 @@ ABANDONED = "Tool execution aborted"
 
 
 @dataclass(slots=True)
-class Context(kit.Context):
-    """The context that the threads of a codec share."""
-
-    def location(self, kind: str) -> str:
-        """The location of a message of this kind: an HTTP answer or an event, not stdout."""
-        return f"{self.agent}: {kind}"
-
-
-@dataclass(slots=True)
 class _Part(kit.Part):
     final: str | None = None
     """The whole text of an ended part, without white space at its end."""
@@ -139,7 +131,7 @@ class _User:
 
 
 @dataclass(slots=True)
-class Thread(kit.Items[Context]):
+class Thread(kit.Items[ServerContext]):
     """The items of one session. `own_prompts`: ids of our prompts. Other user messages become items of their own."""
 
     CALL_ROLE: ClassVar[ItemRole] = ItemRole.ASSISTANT
@@ -221,7 +213,7 @@ class Thread(kit.Items[Context]):
         self.error = message.info.get("error")
         for key, value in usage_of(message.info.get("tokens")).items():
             self.usage[key] = self.usage.get(key, 0) + value
-        self.cost += _cost(message.info)
+        self.cost += cost_of(message.info.get("cost"))
         yield self.item_fact(self._item(message, kit.end_status(failed=self.error is not None)), raw)
 
     def take_usage(self) -> dict[str, Json] | None:
@@ -238,7 +230,7 @@ class Thread(kit.Items[Context]):
         content: list[ContentPart] = []
         if status is not ItemStatus.IN_PROGRESS:
             usage = usage_of(info.get("tokens"))
-            metadata |= {"cost": _cost(info), **({"usage": usage} if any(usage.values()) else {})}
+            metadata |= {"cost": cost_of(info.get("cost")), **({"usage": usage} if any(usage.values()) else {})}
             if info.get("finish"):
                 metadata["finish"] = info["finish"]
             for part in message.parts.values():
@@ -382,8 +374,3 @@ class Thread(kit.Items[Context]):
 
     def _result_item(self, call: kit.Call, content: tuple[ContentPart, ...], metadata: Msg | None, status: ItemStatus) -> Item:
         return kit.result_item(call, status, content, metadata, native_id=call.native_id, parent_id=call.item_id)
-
-
-def _cost(info: Msg) -> float:
-    cost = info.get("cost")
-    return float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else 0.0

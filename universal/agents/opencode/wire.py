@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from universal.agents import kit
-from universal.codec import Catalogue, Mode, Model, Prompt
+from universal.codec import Catalogue, Model, Prompt
 from universal.items import Json
 from universal.lib.jsonvalue import arr, obj, text
-from universal.opencode import DEFAULT_MODEL, MODES, limit_of
+from universal.opencode import DEFAULT_MODEL, limit_of, modes_of
 from universal.opencode_metadata import error_details
 from universal.slash_commands import SlashCommand
 
@@ -165,18 +165,8 @@ def read_catalogue(providers: Json, config: Json, commands: Json, agents: Json) 
             if text(row.get("name"))
         ),
         default_model=default,
-        modes=read_modes(agents),
+        modes=modes_of(agents, "name"),
     )
-
-
-def read_modes(agents: Json) -> tuple[Mode, ...]:
-    """Agents that a person can choose, also of the configuration, with `build` first. () if there are none."""
-    rows = [obj(row) for row in arr(agents) if obj(row).get("mode") in ("primary", "all") and obj(row).get("hidden") is not True]
-    by_id = {mode.id: mode for mode in MODES}
-    modes = {
-        name: by_id.get(name) or Mode(name, text(row.get("description")), name) for row in rows if (name := text(row.get("name")))
-    }
-    return tuple(sorted(modes.values(), key=lambda mode: mode.id != "build"))
 
 
 def _model(provider: Msg, model: Msg) -> Model:

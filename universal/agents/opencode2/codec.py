@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from universal.agents import kit
-from universal.agents.kit.opencode import ServerCodec, ServerSession, Step
+from universal.agents.kit.opencode import ServerCodec, ServerContext, ServerSession, Step
 from universal.agents.opencode2 import wire
 from universal.agents.opencode2.asks import Asks
 from universal.agents.opencode2.dialects import HEALTH_PATH, INFO_PATH, V2, Dialect, Msg, dialect_of_health, normalize
-from universal.agents.opencode2.speech import Context, Thread
+from universal.agents.opencode2.speech import Thread
 from universal.agents.opencode2.wire import NAME
 from universal.codec import IdFactory, Output, PermissionReply, Prompt, QuestionReply, Signal, WriteLine
 from universal.items import Json
@@ -82,7 +82,7 @@ class Course:
 _Session = ServerSession[Thread, Course]
 
 
-class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
+class OpenCode2Codec(ServerCodec[Thread, Course]):
     """The codec of OpenCode 2; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
@@ -93,7 +93,7 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
 
     def __init__(self, ids: IdFactory, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
         """`arguments` stand before `serve`; `environment` is added to that of the process. Both come from a person's settings."""
-        super().__init__(Context(NAME, ids))
+        super().__init__(ServerContext(NAME, ids))
         self._arguments = tuple(arguments)
         self._environment = dict(environment or {})
         self._dialect: Dialect | None = None
@@ -204,9 +204,8 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
         if prompt.compact:
             course.delivered = True  # it is no input of the model
             return self._request("prompt", "POST", self._path("/compact"), {})
-        name, _, arguments = prompt.text.removeprefix("/").partition(" ")
-        commands = self.catalogue.commands if self.catalogue is not None else ()
-        if prompt.text.startswith("/") and any(command.name == name for command in commands) and name not in self._skills:
+        name, arguments = self._command_of(prompt)
+        if name and name not in self._skills:
             course.delivered = thread.claims = True  # a command may end without an input of the model
             return self._request("prompt", "POST", self._path("/command"), wire.command_body(dialect, prompt, name, arguments))
         message = message_id(prompt.key, self._last_event)
@@ -214,7 +213,7 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
             thread.own_prompts.add(message)
         thread.claims = not message
         body = wire.prompt_body(dialect, prompt, message)
-        if prompt.text.startswith("/") and name in self._skills and not dialect.is_wrapped:
+        if name in self._skills and not dialect.is_wrapped:
             body |= {"text": arguments or prompt.text, "skills": [{"id": name}]}
         return self._request("prompt", "POST", self._path("/prompt"), body)
 
@@ -412,8 +411,7 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
 
     def _on_enqueued(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
         session.thread.on_enqueued(data)
-        return
-        yield
+        yield from ()
 
     def _on_delivered(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
         if text(data.get("inboxID")) in session.thread.own_prompts:
@@ -524,10 +522,6 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
         if title and session.thread.child is None:
             yield self._ctx.status("title", title, {"title": title}, event)
 
-    def _on_todo(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        todos = [obj(todo) for todo in arr(data.get("todos"))]
-        yield self._ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, event, session.thread.child)
-
     HANDLERS: ClassVar[Mapping[str, Callable[[Any, _Session, Msg, Msg], Iterator[Output]]]] = {
         "session.created": lambda codec, session, data, event: codec._work(session),  # see `_keep_session`
         "session.execution.started": lambda codec, session, data, event: codec._work(session),
@@ -554,14 +548,14 @@ class OpenCode2Codec(ServerCodec[Context, Thread, Course]):
         "session.compaction.ended": lambda codec, session, data, event: session.thread.compaction("completed", data, event),
         "session.compaction.failed": lambda codec, session, data, event: session.thread.compaction("failed", data, event),
         "session.renamed": _on_renamed,
-        "todo.updated": _on_todo,
+        "todo.updated": ServerCodec[Thread, Course]._on_todo,
         "permission.asked": lambda codec, session, data, event: codec._asks.permission(data, session.thread, event),
-        "permission.replied": lambda codec, session, data, event: codec._asks.on_reply_event(data, event),
+        "permission.replied": ServerCodec[Thread, Course]._on_settled,
         "form.created": lambda codec, session, data, event: codec._asks.form(data, session.thread, event),
-        "form.replied": lambda codec, session, data, event: codec._asks.on_reply_event(data, event),
-        "form.cancelled": lambda codec, session, data, event: codec._asks.on_reply_event(data, event),
+        "form.replied": ServerCodec[Thread, Course]._on_settled,
+        "form.cancelled": ServerCodec[Thread, Course]._on_settled,
         "question.asked": lambda codec, session, data, event: codec._asks.question(data, session.thread, event),
-        "question.replied": lambda codec, session, data, event: codec._asks.on_reply_event(data, event),
-        "question.rejected": lambda codec, session, data, event: codec._asks.on_reply_event(data, event),
+        "question.replied": ServerCodec[Thread, Course]._on_settled,
+        "question.rejected": ServerCodec[Thread, Course]._on_settled,
     }
     """Type of event, by the names of 2.x -> what is done with it."""

@@ -11,33 +11,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from universal.agents import kit
+from universal.agents.kit.opencode import ServerContext
 from universal.agents.opencode2.dialects import Msg, slot_of, texts_of
 from universal.agents.opencode2.wire import error_of
 from universal.codec import Fact
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, TextPart, ToolResultPart
 from universal.lib.jsonvalue import arr, obj, text, whole
-from universal.opencode import usage_of
+from universal.opencode import cost_of, usage_of
 
 SHELL_STATUS = "Command exited with code "
 """Beginning of the line that OpenCode adds to the output of a command."""
 
 
 @dataclass(slots=True)
-class Context(kit.Context):
-    """What the threads of one codec share. `directory` is that of the process."""
-
-    directory: str = ""
-
-    def location(self, kind: str) -> str:
-        """Return where a message of this kind came from: HTTP answers and events, not stdout."""
-        return f"{self.agent}: {kind}"
-
-
-@dataclass(slots=True)
 class Thread:
     """One session of OpenCode's. `own_prompts` are ids of prompts that we sent; other inputs are told as a user's messages."""
 
-    ctx: Context
+    ctx: ServerContext
     session_id: str
     child: str | None = None
     own_prompts: set[str] = field(default_factory=set[str])
@@ -105,7 +95,7 @@ class Thread:
 
     def step_ended(self, data: Msg, raw: Msg) -> Iterator[Fact]:
         """Handle `session.step.ended` or `session.step.failed`."""
-        usage, cost = usage_of(data.get("tokens")), _cost(data.get("cost"))
+        usage, cost = usage_of(data.get("tokens")), cost_of(data.get("cost"))
         self.usage = kit.add_usage(self.usage, usage)
         self.cost += cost
         self.error = error_of(data["error"]) if "error" in data else {}
@@ -229,7 +219,3 @@ def _output(call: kit.Call, content: Json, details: Msg) -> tuple[str, dict[str,
     if not output and isinstance(details.get("content"), str):  # a file that was read
         output = details["content"]
     return output or call.output, {}
-
-
-def _cost(value: Json) -> float:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 
 from universal.agents import kit
 from universal.agents.opencode2.dialects import Dialect, Msg
-from universal.codec import Catalogue, Mode, Model, Prompt
+from universal.codec import Catalogue, Model, Prompt
 from universal.items import Json
 from universal.lib.jsonvalue import arr, obj, text
-from universal.opencode import DEFAULT_MODEL, MODES, limit_of
+from universal.opencode import DEFAULT_MODEL, limit_of, modes_of
 from universal.permissions import Rule
 from universal.slash_commands import SlashCommand
 
@@ -164,7 +164,7 @@ def read_catalogue(answers: Mapping[str, Json]) -> Catalogue:
         models=(*models, DEFAULT_MODEL),
         commands=(*commands, *(skill for skill in skills if skill.name not in names)),
         default_model=default if any(model.id == default for model in models) else DEFAULT_MODEL.id,
-        modes=_modes(rows.get("/api/agent", [])),
+        modes=modes_of(rows.get("/api/agent"), "id"),
     )
 
 
@@ -175,17 +175,6 @@ def skill_names(answer: Json) -> frozenset[str]:
 
 def _pairs(rows: Iterable[Json], key: str) -> list[tuple[str, Msg]]:
     return [(text(row.get(key)), row) for row in map(obj, rows) if text(row.get(key))]
-
-
-def _modes(agents: Iterable[Json]) -> tuple[Mode, ...]:
-    """Return the agents that a person can choose, `build` first."""
-    by_id = {mode.id: mode for mode in MODES}
-    modes = {
-        id_: by_id.get(id_) or Mode(id_, text(row.get("description")), id_)
-        for id_, row in _pairs(agents, "id")
-        if row.get("mode") in ("primary", "all") and row.get("hidden") is not True
-    }
-    return tuple(sorted(modes.values(), key=lambda mode: mode.id != "build"))
 
 
 def _model(row: Msg) -> Model:

@@ -39,7 +39,6 @@ class Message:
 
     @property
     def is_user(self) -> bool:
-        """Whether this is a message of the person."""
         return isinstance(self.info, UserInfo)
 
     def part(self, part_id: str, count: int | None = None) -> Part:

@@ -81,12 +81,10 @@ class Session:
 
     @property
     def id(self) -> str:
-        """The session's id."""
         return self.record.id
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn runs."""
         return self.status.type != "idle"
 
     def copy(self) -> Session:

@@ -234,14 +234,12 @@ class Connection:
     # --- out ---------------------------------------------------------------------------------------------------
 
     def send(self, message: JsonObject) -> None:
-        """Queue a message of JSON-RPC."""
         self.outbox.put(to_json({"jsonrpc": "2.0", **message}))
 
     def _refuse(self, id_: Id, code: int, message: str) -> None:
         self.send({"id": id_, "error": {"code": code, "message": message}})
 
     def update(self, session_id: str, update: JsonObject) -> None:
-        """Queue a `session/update`."""
         self.send({"method": "session/update", "params": {"sessionId": session_id, "update": update}})
 
     # --- sessions ----------------------------------------------------------------------------------------------

@@ -42,7 +42,6 @@ class ClientForm:
 
     @property
     def is_open(self) -> bool:
-        """True until the form is answered or cancelled."""
         return self.state["status"] == "pending"
 
 

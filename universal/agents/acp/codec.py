@@ -181,14 +181,12 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     @property
     def may_steer(self) -> bool:
-        """Whether the agent can be given a prompt for the running turn."""
         return self._turns.may_steer
 
     def steer(self, prompt: Prompt) -> list[Output]:
         return self._stamp(self._turns.steer(prompt))
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Continue a checked file access, command or call that no rule concerns."""
         return self._stamp(self._turns.after_reply(self._host.proceed(permission_id) or self._asks.proceed(permission_id)))
 
     def discard(self) -> list[Output]:
@@ -204,7 +202,6 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     @property
     def mode(self) -> str:
-        """The id of the current mode, as far as the agent reports it."""
         return self._setup.mode_id()
 
     def _pump(self) -> Iterator[Output]:
@@ -293,7 +290,6 @@ class AcpCodec(kit.BaseCodec[Context]):
         return self._turns.eof()
 
     def on_host_answer(self, answer: HostAnswer) -> list[Output]:
-        """Handle the result of a file access or command that the agent requested."""
         return self._stamp(self._turns.on_host_answer(answer))
 
     def _on_note(self, msg: Notification, line: bytes) -> Iterator[Output]:

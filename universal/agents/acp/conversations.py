@@ -38,7 +38,6 @@ class Conversations:
         return self._run(requests, loads=bool(id_))
 
     def removal(self, id_: str) -> Inquiry:
-        """A run that deletes one."""
         return self._run([(1, "session/delete", {"sessionId": id_})], loads=False)
 
     def _run(self, requests: Sequence[tuple[int, str, Msg]], *, loads: bool) -> Inquiry:

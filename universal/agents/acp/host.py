@@ -235,7 +235,6 @@ class Host:
         yield ToolCheck(Fact(EventType.PERMISSION_REQUESTED, data, raw=msg.raw))
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Carry out a checked call that no rule concerns."""
         check = self._checks.pop(permission_id, None)
         return [] if check is None else [check.call]
 

@@ -441,7 +441,6 @@ class Turns:
             yield self._conn.ctx.report_unparsed(msg.method, "unknown request", msg.raw, digest(line))
 
     def on_host_answer(self, answer: HostAnswer) -> Iterator[Output]:
-        """Handle the result of a file access or command that the agent requested."""
         outputs: list[Output] = []
         for output in self._conn.host.on_answer(answer):
             if not isinstance(output, dict):

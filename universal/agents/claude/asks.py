@@ -171,7 +171,6 @@ class Asks:
         yield self._asks.begin(ask, msg)
 
     def reply(self, command: PermissionReply) -> list[Output]:
-        """Answer a permission. [] if it is not open any more."""
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return []
@@ -195,7 +194,6 @@ class Asks:
         return [control_answer(ask.request_id, answer), self._asks.resolve_permission(ask, command.decision)]
 
     def answer(self, command: QuestionReply) -> list[Output]:
-        """Answer a question. [] if it is not open any more."""
         ask = self._asks.question(command.question_id)
         if ask is None:
             return []

@@ -90,7 +90,6 @@ class ClaudeCodec(kit.LineCodec[Context]):
     # --- start ----------------------------------------------------------------------------------------
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
-        """Return argv and environment; see `settings`."""
         self.native_session_id = options.native_session_id or None
         self._has_rules = bool(options.rules)
         self._resumed = bool(options.resume and options.native_session_id)
@@ -126,7 +125,6 @@ class ClaudeCodec(kit.LineCodec[Context]):
     # --- commands -------------------------------------------------------------------------------------
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let Claude's mode decide a checked call, or go on after an edit."""
         return self._asks.proceed(permission_id)
 
     def background(self) -> list[Output]:
@@ -138,7 +136,6 @@ class ClaudeCodec(kit.LineCodec[Context]):
         return self._stamp((self._settings.request(BACKGROUND),))
 
     def live_work(self) -> list[str]:
-        """What Claude does in the background, which would end with its process."""
         return self._crew.live_work()
 
     def _on_task(self, msg: Msg) -> Iterator[Output]:

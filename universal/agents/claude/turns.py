@@ -97,7 +97,6 @@ class Turns:
 
     @property
     def may_steer(self) -> bool:
-        """Whether the CLI answers a prompt, so that it can take in another one."""
         return not self._stopping and any(prompt.has_begun and prompt.lifecycle for prompt in self._prompts)
 
     @property

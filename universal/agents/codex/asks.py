@@ -253,7 +253,6 @@ class Asks:
         yield self._asks.resolve_permission(ask, command.decision, command.message)
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Accept a checked call. No event is recorded."""
         ask = self._asks.permission(permission_id)
         if ask is None:
             return []
@@ -261,7 +260,6 @@ class Asks:
         return [WriteLine(self.rpc.response(ask.request_id, ask.decide("accept")))]
 
     def answer(self, command: QuestionReply) -> Iterator[Output]:
-        """Our answer to a question; nothing when it is not open any more."""
         ask = self._asks.question(command.question_id)
         if ask is None:
             return

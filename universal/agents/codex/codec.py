@@ -54,7 +54,6 @@ class CodexCodec(kit.BaseCodec[Context]):
     # --- start ----------------------------------------------------------------------------------------
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
-        """Return argv and environment; see `settings`."""
         self.native_session_id = options.native_session_id or None
         return self._settings.launch(options)
 
@@ -107,7 +106,6 @@ class CodexCodec(kit.BaseCodec[Context]):
 
     @property
     def has_conversation(self) -> bool:
-        """True when the thread has begun or was resumed."""
         return bool(self._main.thread_id)
 
     @property

@@ -252,7 +252,6 @@ class Thread(kit.Items[Context]):
             yield from self._end(raw, interrupted=True)
 
     def close(self, raw: Json, *, interrupted: bool) -> Iterator[Fact]:
-        """Complete all open items, because the turn is over."""
         if self._open is not None:
             yield from self._end(raw, interrupted=bool(self._open.unfinished))
         yield from self._leave(raw, interrupted=interrupted)

@@ -139,12 +139,10 @@ class OpenAsks(Generic[AskT]):
         return Fact(EventType.PERMISSION_REQUESTED, _permission(ask, "requested"), raw=raw, child=ask.child)
 
     def permission(self, ask_id: str) -> AskT | None:
-        """The open permission with this id, or None."""
         ask = self._open.get(ask_id)
         return None if ask is None or ask.is_question else ask
 
     def question(self, ask_id: str) -> AskT | None:
-        """The open question with this id, or None."""
         ask = self._open.get(ask_id)
         return ask if ask is not None and ask.is_question else None
 
@@ -152,7 +150,6 @@ class OpenAsks(Generic[AskT]):
         return next((ask for ask in self._open.values() if matches(ask)), None)
 
     def drop(self, ask: AskT) -> None:
-        """Remove a check without an event."""
         del self._open[ask.ask_id]
 
     def resolve_permission(self, ask: AskT, decision: Decision, message: str | None = None, raw: Json = None) -> Fact:

@@ -91,11 +91,9 @@ class BaseCodec(Codec, Generic[ContextT]):
         raise NotImplementedError
 
     def _on_permission_reply(self, reply: PermissionReply) -> Iterable[Output]:
-        """Answer a permission. Empty if it is not open any more."""
         return ()
 
     def _on_question_reply(self, reply: QuestionReply) -> Iterable[Output]:
-        """Answer a question. Empty if it is not open any more."""
         return ()
 
     def _interrupt_by_answer(self) -> Iterable[Output]:
@@ -109,7 +107,6 @@ class BaseCodec(Codec, Generic[ContextT]):
         return (*interrupt, *answer) if self.INTERRUPTS_FIRST else (*answer, *interrupt)
 
     def eof(self, exit_: Exit) -> list[Output]:
-        """Complete what is open, because the process has ended."""
         return self._stamp(self._on_eof(exit_))
 
     def _on_eof(self, exit_: Exit) -> Iterable[Output]:

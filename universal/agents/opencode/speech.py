@@ -159,7 +159,6 @@ class Thread(kit.Items[ServerContext]):
 
     @property
     def is_speaking(self) -> bool:
-        """True while a message is not complete."""
         return bool(self._open)
 
     def call_of(self, call_id: str) -> kit.Call | None:
@@ -217,7 +216,6 @@ class Thread(kit.Items[ServerContext]):
         yield self.item_fact(self._item(message, kit.end_status(failed=self.error is not None)), raw)
 
     def take_usage(self) -> dict[str, Json] | None:
-        """Usage and cost since the last call, or None without messages."""
         usage, cost, self.usage, self.cost = self.usage, self.cost, {}, 0.0
         return {"usage": usage, "cost": cost} if usage else None
 

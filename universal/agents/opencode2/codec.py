@@ -120,7 +120,6 @@ class OpenCode2Codec(ServerCodec[Thread, Course]):
     # --- start ----------------------------------------------------------------------------------------
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
-        """`opencode2 serve`; the runtime chooses the port and the password."""
         self._ctx.directory = options.directory
         self._resume(options)
         argv = (options.binary, *self._arguments, "serve", "--hostname", "127.0.0.1")

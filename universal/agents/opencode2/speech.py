@@ -71,7 +71,6 @@ class Thread:
 
     @property
     def last(self) -> str:
-        """OpenCode's id of the last message of the model, or ""."""
         return self._step
 
     def call_of(self, call_id: str) -> kit.Call | None:
@@ -122,7 +121,6 @@ class Thread:
             yield from self.speech.begin(raw, native_id=step)
 
     def take_usage(self) -> dict[str, Json] | None:
-        """Return usage and cost since the last time; None when there was no step."""
         usage, cost, self.usage, self.cost = self.usage, self.cost, {}, 0.0
         return {"usage": usage, "cost": cost} if usage else None
 
@@ -205,7 +203,6 @@ class Thread:
         yield self.ctx.status("compaction", None, {"phase": phase, "auto": data.get("reason") == "auto"}, raw, self.child)
 
     def close(self, raw: Json) -> Iterator[Fact]:
-        """Report what is open as it is, because nothing more will come."""
         yield from self.speech.close(raw)
 
 

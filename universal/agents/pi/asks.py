@@ -105,11 +105,9 @@ class Asks:
         return (match[1], obj(arguments)) if isinstance(arguments, dict) else None
 
     def _is_let_through(self, tool: str) -> bool:
-        """Whether the mode allows a tool without asking."""
         return tool in _READS or self.mode == BYPASS or (self.mode == "accept-edits" and tool in _EDITS)
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let a checked call go on, without an event."""
         ask = self._asks.permission(permission_id)
         if ask is None:
             return []
@@ -159,7 +157,6 @@ class Asks:
     # --- answers --------------------------------------------------------------------------------------
 
     def reply(self, command: PermissionReply) -> list[Output]:
-        """Answer a permission. [] if it is not open any more."""
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return []
@@ -170,7 +167,6 @@ class Asks:
         return [_answer(ask.request_id, value=value), self._asks.resolve_permission(ask, command.decision, reason)]
 
     def answer(self, command: QuestionReply) -> list[Output]:
-        """Answer a question. [] if it is not open any more."""
         ask = self._asks.question(command.question_id)
         if ask is None:
             return []

@@ -157,7 +157,6 @@ class PiCodec(kit.LineCodec[kit.Context]):
         return self._interrupt()
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let a checked call go on, because no rule concerns it."""
         return self._asks.proceed(permission_id)
 
     @property

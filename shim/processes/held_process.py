@@ -91,7 +91,7 @@ class HeldProcess(AgentProcess):
                 holder, hold.folder, bytes.fromhex(hold.secret), spec.argv, cwd=spec.cwd, environment=environment
             )
             link = await attach(hold, pid, Pipes())
-        except BaseException as error:
+        except BaseException as error:  # a cancelled start leaves no program
             await abandon(hold)
             if isinstance(error, (OSError, ValueError)):
                 raise start_error(spec, error) from error

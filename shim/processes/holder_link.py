@@ -283,7 +283,7 @@ class HeldTerminal(child_process.ChildProtocol):
             secret = bytes.fromhex(hold.secret)
             pid = await child_process.hold(holder, hold.folder, secret, argv, cwd=cwd, environment=environment, terminal=terminal)
             await self.attach(pid)
-        except BaseException:
+        except BaseException:  # a cancelled start leaves no program
             await abandon(hold)
             raise
         return pid

@@ -329,7 +329,7 @@ class Relay(LocalRelay):
         async with self.peers.ask(server, command) as answer:
             body = b"".join([chunk async for chunk in answer.chunks])
         if answer.status not in DELETED:
-            raise StoreError(
+            raise (StoreError if answer.status == 500 else StoreUnavailable)(  # its fault, or a refusal that passes
                 f"The session below it {session_id} was not deleted: server {server.label} answered with {answer.status}: "
                 f"{body[:ANSWER_CHARS].decode(errors='replace')}. Delete it there, then this one again."
             )

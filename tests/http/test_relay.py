@@ -99,11 +99,13 @@ class AnsweringPeers(FakePeers):
         yield Answer(self._status, self.headers, chunks())
 
 
-@pytest.mark.parametrize(("status", "is_gone"), [(200, True), (404, True), (409, False), (503, False)])
+@pytest.mark.parametrize(("status", "is_gone"), [(200, True), (404, True), (409, False), (503, False), (500, False)])
 async def test_a_session_that_another_server_does_not_delete_is_an_error(status: int, is_gone: bool) -> None:
+    """It is a 503, as all that passes, unless the other server has a fault."""
+    error = StoreError if status == 500 else StoreUnavailable
     peers = AnsweringPeers(status, b"it is busy")
     relay = Relay(web.Application(), peers, UNUSED, lambda directory, server: None)
-    with nullcontext() if is_gone else pytest.raises(StoreError, match=f"ses_a .* other .* {status}: it is busy"):
+    with nullcontext() if is_gone else pytest.raises(error, match=f"ses_a .* other .* {status}: it is busy"):
         await relay.delete_session("ses_a", ServerRef("s", 1, name="other"))
     assert [(command.method, command.path) for command in peers.commands] == [("DELETE", "/session/ses_a")]
 

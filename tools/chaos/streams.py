@@ -171,6 +171,8 @@ class Hopper:
         self._chance = chance
         self._position = ""
         self._ids: set[str] = set()
+        self._idles: set[str] = set()
+        """Of all its connections: also who reads everything again gets no end of a turn again."""
         self.records = [StreamRecord(f"{name} #1")]
 
     @property
@@ -215,13 +217,15 @@ class Hopper:
     def note(self, line: bytes, place: str = "") -> None:
         """Note a line with an event. In: where it was read."""
         event_id, record = event_id_of(line), self.records[-1]
-        if event_id in self._ids:
+        if event_id in self._ids or event_id in self._idles:
             record.doubles.append(f"{event_id} at {place} {line[:240].decode(errors='replace')}")
         elif event_id:
             self._ids.add(event_id)
         record.screen.note(line)
         if (found := token_of(line)) is not None:
             record.tokens.setdefault(found[0], []).append(stamp(found[1]))
+            if found[1].sign is Sign.IDLE and event_id:
+                self._idles.add(event_id)
 
     def finish(self) -> None:
         """Note that the present record has lasted until the end."""

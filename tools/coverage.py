@@ -87,7 +87,17 @@ def powers_table() -> str:
         marks = ["✓" if name in tests else "–" if name in lacks else "·" for name in shown]
         lines.append(f"| {title} | {' | '.join(marks)} | `{next(iter(tests.values())).partition('::')[0]}` |")
     reasons = [f"- – {title}, {COLUMNS[name].title}: {why}" for title, _, lacks in POWERS for name, why in lacks.items()]
-    return "\n".join([POWERS_HEAD, *lines, "", *reasons, ""])
+    return "\n".join([POWERS_HEAD, *lines, "", *reasons, "", *wires_table(), ""])
+
+
+def wires_table() -> Iterator[str]:
+    """The third table: the test of each power by each wire."""
+    from tests.coverage.cells import WIRES
+
+    yield "| by which wire | OpenCode 1.x | OpenCode 2 | `/v1` |\n|---|---|---|---|"
+    for title, *cells in WIRES:
+        shown = [f"`{cell.partition('::')[0]}`" if "::" in cell else f"– {cell}" for cell in cells]
+        yield f"| {title} | {' | '.join(shown)} |"
 
 
 def _details() -> Iterator[str]:

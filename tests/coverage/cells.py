@@ -207,6 +207,10 @@ def _runs(test: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, test)
 
 
+def _wires(file: str, first: str, others: str) -> tuple[str, str, str]:
+    return f"{file}::{first}", f"{file}::{others}", f"{file}::{others}"
+
+
 _ANY_PROGRAM = ("claude", "codex", "opencode", "pi", "acp")
 POWERS = (
     Power(
@@ -243,11 +247,51 @@ POWERS = (
     Power("A cap asks", _runs("cap::test_a_turn_that_takes_too_long_asks", "claude", "codex")),
     Power(
         "Log in from the client",
-        _runs("logins::test_a_login_shows_its_link_until_it_is_cancelled", "claude", "acp"),
+        {
+            **_runs("logins::test_a_login_shows_its_link_until_it_is_cancelled", "claude", "acp"),
+            **_runs("logins::test_a_login_by_a_device_code_is_completed_and_its_token_is_the_agents", "codex"),
+        },
         {"pi": "It logs in only inside of its own screen.", "opencode": "Its login first asks for a provider in its own screen."},
     ),
 )
 """The rows of the second table. A test is `FILE::NAME` in `tests/e2e/test_FILE.py`, and has the agent among its parameters."""
+
+
+class Wires(NamedTuple):
+    """A power by each wire: the test that runs it (`FILE::NAME` below `tests`), or why the wire has none ("" and a sentence)."""
+
+    title: str
+    opencode1: str
+    opencode2: str
+    v1: str
+
+
+_TERMINAL = "http/test_other_writers::test_a_turn_of_another_program_is_shown_and_goes_along_with_the_next_prompt"
+_NO_LOGIN = "/v1 has no logins: `credentialsAvailable` of `/v1/agents` says whether an agent has one."
+WIRES = (
+    Wires("Steering", *_wires("e2e/test_steering", "test_steer_while_a_tool_runs", "test_steer_by_the_other_wires")),
+    Wires(
+        "Sessions of agents' own programs",
+        "e2e/test_conversations::test_a_conversation_of_the_terminal_opens_with_its_history_and_goes_on",
+        *["http/test_native_sessions::test_the_other_faces_open_one_too"] * 2,
+    ),
+    Wires(
+        "A second writer",
+        *[_TERMINAL] * 3,
+    ),
+    Wires(
+        "Limits and `continue_at_reset`",
+        *_wires("e2e/test_plan_limits", "test_a_turn_goes_on_when_the_limit_resets", "test_a_wait_by_the_other_wires"),
+    ),
+    Wires(
+        "Answers in a schema",
+        *_wires("e2e/test_structured", "test_an_answer_has_a_value_of_the_schema", "test_the_other_wires_have_the_value_too"),
+    ),
+    Wires("Log in", *["e2e/test_logins::test_a_login_shows_its_link_until_it_is_cancelled"] * 2, _NO_LOGIN),
+    Wires("Notices", *[_TERMINAL] * 3),
+    Wires("A cap asks", *_wires("e2e/test_cap", "test_a_turn_that_takes_too_long_asks", "test_the_other_wires_answer_a_cap")),
+)
+"""The rows of the third table. The links of a notification (`http/test_reply_links`) belong to no wire."""
 ADAPTERS = ("claude-agent-acp", "codex-acp", "opencode-acp")
 """What stands for `acp` in the parameters of a test."""
 

@@ -5,10 +5,13 @@ And the predicates can fail: in recordings that do not have the thing, they do n
 
 from __future__ import annotations
 
+import inspect
+from importlib import import_module
+
 import pytest
 
 from shim.dev.record.packs import recordings_in
-from tests.coverage.cells import COLUMNS, POWERS, Cell, Power, played_agents
+from tests.coverage.cells import COLUMNS, POWERS, WIRES, Cell, Power, Wires, played_agents
 from tests.coverage.evidence import Evidence, look
 from tests.coverage.features import FEATURES
 from tests.support.recordings import ROOT
@@ -80,6 +83,23 @@ def test_each_tick_beside_the_turns_is_a_test_with_the_agent(power: Power) -> No
     assert not power.tests.keys() & power.lacks.keys()
     for agent, test in power.tests.items():
         assert agent in played_agents(test), f"{test} does not run {agent}"
+
+
+@pytest.mark.parametrize("row", WIRES, ids=lambda row: row.title)
+def test_each_wire_of_a_power_is_a_test_that_speaks_it(row: Wires) -> None:
+    for sign, cell in (("", row.opencode1), ("/api", row.opencode2), ("/v1", row.v1)):
+        file, _, name = cell.partition("::")
+        if not name:
+            assert cell.endswith("."), f"{row.title}: why has {sign} none?"
+            continue
+        module = import_module(f"tests.{file.replace('/', '.')}")
+        test = getattr(module, name)
+        parameters = [mark.args for mark in getattr(test, "pytestmark", [])]
+        helpers = [
+            value for key, value in vars(module).items() if inspect.isfunction(value) and f"{key}(" in inspect.getsource(test)
+        ]
+        said = repr(parameters) + "".join(map(inspect.getsource, (test, *helpers)))
+        assert sign in said, f"{cell} does not speak {sign}"
 
 
 def test_a_cell_that_fails_has_no_tick() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from shim.dev.record.homes import CLAUDE_PLAN, DEAD_PROXY
 
-from .support.bench import CLAUDE, Bench, Watch, bench, nightly
+from .support.bench import CLAUDE, Bench, Watch, bench, nightly, other_wires
 from .support.wire import Json, Stream, texts
 
 CODEX = "codex"
@@ -64,3 +64,23 @@ def test_a_turn_goes_on_when_the_limit_resets(agent: str) -> None:
         watch.wait_for_end(at)
         again = watch.prompt("[scene:text] three")
         assert texts(watch.wait_for_end(again))[-1] == "You said: three"
+
+
+@other_wires
+def test_a_wait_by_the_other_wires(wire: str) -> None:
+    with bench(CLAUDE, SHIM_CONTINUE_AT_RESET="1", **PLAN[CLAUDE]) as server, closing(Stream(server.api)) as stream:
+        watch = Watch.on(server.api, stream)
+        at = watch.prompt_on(wire, "[scene:limit:3600] one")
+        watch.wait("session.status", at, lambda p: p["status"]["type"] == "retry")
+        if wire == "/api":
+            said = server.api.get(f"/api/session/{watch.session}/message")["data"]
+            (retry,) = [entry["retry"] for entry in said if "retry" in entry]
+            assert abs(retry["at"] / 1000 - time.time() - 3600) < 60, retry
+            assert "It goes on by itself at" in retry["error"]["message"]
+        else:
+            events = server.api.get(f"/v1/sessions/{watch.session}/events")["events"]
+            items: list[Json] = [event["data"].get("item") or {} for event in events]
+            (waits,) = [item["metadata"] for item in items if (item.get("metadata") or {}).get("delay_ms", 0) > 3_000_000]
+            assert "It goes on by itself at" in waits["message"]
+        server.api.post(f"/session/{watch.session}/abort")
+        watch.wait_for_end(at)

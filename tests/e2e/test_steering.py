@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from .support.bench import CLAUDE, Bench, Watch, nightly
+from .support.bench import CLAUDE, Bench, Watch, nightly, other_wires
 from .support.wire import Json, Stream, texts, tools
 
 CODEX, PI, OPENCODE, CLAUDE_ACP = "codex", "pi", "opencode", "claude-agent-acp"
@@ -57,6 +57,16 @@ def test_steer_while_a_tool_runs(server: Bench, stream: Stream) -> None:
     # claude-agent-acp may move the command to the background, whose end then has an answer of its own.
     said = answers(messages)[: 2 if server.agent == CLAUDE_ACP else None]
     assert said == [("one", "This takes a while."), ("two", "You said: two")]
+
+
+@other_wires
+@pytest.mark.parametrize("server", [CLAUDE], indirect=True)
+def test_steer_by_the_other_wires(server: Bench, stream: Stream, wire: str) -> None:
+    watch = Watch.on(server.api, stream)
+    at = watch.prompt_on(wire, "[scene:slow_bash:4] one")
+    watch.wait_tool("running", at)
+    watch.prompt_on(wire, "[scene:text] two")
+    assert answers(watch.wait_for_end(at)) == [("one", "This takes a while."), ("two", "You said: two")]
 
 
 @steered

@@ -150,3 +150,15 @@ def test_sessions_are_there_after_the_server_was_killed(server: Bench, browser: 
     webui.submit(browser, server.say("[scene:text] after", "echo You said: after"))
     browser.wait_text("You said: after", 60)
     webui.wait_for_turn_end(browser)
+
+
+def test_a_login_of_the_agent_is_begun(server: Bench, browser: Browser) -> None:
+    """Settings, Providers, "Show more providers", Claude Code: the dialog has the link of the agent's own login."""
+    if not server.real:
+        pytest.skip("the mock has no login")
+    browser.press("Control+Comma")
+    browser.click('[role="tab"]:has-text("Providers")')
+    for choice in ("Show more providers", "Claude Code", "Log in with Claude Code"):
+        browser.click(f'[role="dialog"] >> text="{choice}"')
+    browser.wait_text("collect your authorization code", 40)
+    browser.press("Escape")

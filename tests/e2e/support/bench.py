@@ -141,6 +141,10 @@ class Bench:
             self.place.remove()
 
 
+other_wires = pytest.mark.parametrize("wire", ["/api", "/v1"])
+"""OpenCode 2 and our own API, beside OpenCode 1.x, which most tests speak."""
+
+
 @contextmanager
 def bench(agent: str, **options: Any) -> Iterator[Bench]:
     made = Bench.open(agent, **options)
@@ -177,6 +181,13 @@ class Watch:
         at = self.stream.mark()
         mode = AGENTS[ADOPTED[0]].mode if ADOPTED[0] else None
         self.api.prompt(self.session, text, **({"agent": mode} if mode else {}), **fields)
+        return at
+
+    def prompt_on(self, wire: str, text: str) -> int:
+        """As `prompt`, by OpenCode 2 ("/api") or "/v1"."""
+        at = self.stream.mark()
+        body, path = ({"text": text}, "prompt") if wire == "/api" else ({"message": text}, "messages")
+        self.api.post(f"{wire}{'/session/' if wire == '/api' else '/sessions/'}{self.session}/{path}", body)
         return at
 
     def wait(self, kind: str, since: int, want: Callable[[Json], object] = lambda _: True, timeout_s: float = EVENT_S) -> Json:

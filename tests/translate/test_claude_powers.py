@@ -60,6 +60,7 @@ def test_a_refused_answer_is_taken_back_when_another_model_answers() -> None:
 
 def test_a_refusal_without_another_model_ends_the_turn_with_an_error() -> None:
     replay = play("refusal_haiku")
+    assert replay.facts(EventType.UNPARSED) == []
     assert [fact.data.code for fact in replay.facts(EventType.ERROR)] == ["invalid_request"]
     assert replay.statuses("retracted") == []
 

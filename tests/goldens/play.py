@@ -255,7 +255,7 @@ def virtual_server(loop: VirtualLoop, scratch: Scratch, store: Store, script: Sc
         return codec(script)
 
     spec = change(_spec(name), make=make, binaries=(), transport="stdio")
-    settings = Settings(directory=scratch.project, data_dir=scratch.root / "data", default_agent=name)
+    settings = Settings(directory=scratch.project, data_dir=scratch.root / "data", default_agent=name, outlive=False)
     environ = {"PATH": "/nonexistent", "HOME": str(scratch.root / "home")}
 
     def app() -> Any:

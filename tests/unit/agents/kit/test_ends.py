@@ -405,7 +405,7 @@ def test_a_call_without_a_result_delays_the_end_for_a_second() -> None:
 # --- handshakes and resumes, all agents of the registry -------------------------------------------------------------
 
 
-SLOW_S = {"copilot": 180.0, "kilo": 180.0}
+SLOW_S = {"copilot": 180.0, "fast-agent": 180.0, "kilo": 180.0, "vibe": 180.0}
 """Seconds of agents whose card gives their first start more time (`handshake_s`)."""
 
 

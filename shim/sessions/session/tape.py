@@ -140,6 +140,8 @@ class Tape:
         self.is_exact = True
         """Whether another server could go on."""
         self.is_over = False
+        self.is_touched = False
+        """Whether the row is to be written at the loop's next round."""
         self._tapes = tapes
         self._early: list[JsonObject] = []
         """Calls before there was a session."""
@@ -244,6 +246,8 @@ class Tape:
 
     def touch(self) -> None:
         """Something has changed: the row is written with it."""
+        if self.is_touched:  # by an earlier piece of the same round
+            return
         if self.is_over:
             self._tapes.hold()
         elif self.due is None and self.session_id:
@@ -368,10 +372,12 @@ class Tapes:
         """Hold back commits until the row of this tape is written, at the loop's next round."""
         self.hold()
         self._touched[tape] = None
+        tape.is_touched = True
 
     def _settle(self) -> None:
         touched, self._touched, self._holds = self._touched, {}, False
         for tape in touched:
+            tape.is_touched = False
             row = tape.row()
             self.put(tape, ROWS, tape.session_id, row)
             tape.renew_lease(is_busy=row is not None and bool(row["state"]["is_at_work"]))

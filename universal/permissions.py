@@ -231,7 +231,8 @@ class Policy:
         if not access.hidden:
             return access
         rules = (*self.config, *self.session, *self.grants)
-        relevant = [rule for rule in rules if rule.pattern.strip("*?/ ") and matches(rule.permission, access.permission)]
+        is_named = access.permission == "external_directory"  # a folder outside is one, whatever the rule's pattern
+        relevant = [r for r in rules if matches(r.permission, access.permission) and (is_named or r.pattern.strip("*?/ "))]
         patterns = tuple([command for command in access.patterns if _last_match(command, relevant) in ("deny", "ask")])
         return replace(access, patterns=patterns, always=tuple([one for one in patterns if not _WILDCARDS & set(one)]))
 

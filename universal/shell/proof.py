@@ -169,7 +169,7 @@ class Proof:
         self.writes_known = self.writes_known and not is_deleting
         is_reading_git = program == "git" and bool(arguments) and arguments[0].value in tables.GIT_READERS
         for word in arguments[:HIDDEN_LIMIT]:
-            names = {re.split("[=@:]", word.value)[-1], word.value}
+            names = {re.split("[=@:]", word.value)[-1], word.value} if "://" not in word.value else set[str]()
             located = [path for name in sorted(names) if name and name[0] != "-" for path in self._locate(Word(name, name))]
             self.maybe_read += () if program in tables.PATH_COMMANDS else located
             self.maybe_written += () if program in tables.READERS or is_reading_git else located

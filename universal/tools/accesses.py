@@ -179,13 +179,15 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
         metadata |= {"understood": False, "reason": "; ".join(reasons)}
     always = tuple(dict.fromkeys(map(always_of, commands))) if understood else ()
     write_names = _names_of(writes, place)
-    hidden = {"bash": tuple(dict.fromkeys(command for line in lines for command in line.hidden))}
-    hidden |= {
-        key: _names_of([place.absolute(path, base) for base in bases for path in paths], place)
-        for key, paths in (
-            ("read", [path for line in lines for path in line.maybe_read]),
-            ("edit", [path for line in lines for path in line.maybe_written]),
-        )
+    maybe_read = [place.absolute(path, base) for base in bases for line in lines for path in line.maybe_read]
+    maybe_written = [place.absolute(path, base) for base in bases for line in lines for path in line.maybe_written]
+    hidden = {
+        "bash": tuple(dict.fromkeys(command for line in lines for command in line.hidden)),
+        "read": _names_of(maybe_read, place),
+        "edit": _names_of(maybe_written, place),
+        "external_directory": tuple(
+            dict.fromkeys(name for access in external((*maybe_read, *maybe_written), place) for name in access.patterns)
+        ),
     }
     unknown_paths = [] if all(line.paths_known for line in lines) else ["external_directory", "read"]
     unknown_writes = [] if all(line.writes_known for line in lines) else ["edit"]

@@ -272,8 +272,11 @@ WIRES = (
     Wires("Steering", *_wires("e2e/test_steering", "test_steer_while_a_tool_runs", "test_steer_by_the_other_wires")),
     Wires(
         "Sessions of agents' own programs",
-        "e2e/test_conversations::test_a_conversation_of_the_terminal_opens_with_its_history_and_goes_on",
-        *["http/test_native_sessions::test_the_other_faces_open_one_too"] * 2,
+        *_wires(
+            "e2e/test_conversations",
+            "test_a_conversation_of_the_terminal_opens_with_its_history_and_goes_on",
+            "test_a_conversation_of_the_terminal_goes_on_by_the_other_wires",
+        ),
     ),
     Wires(
         "A second writer",
@@ -289,6 +292,14 @@ WIRES = (
     ),
     Wires("Log in", *["e2e/test_logins::test_a_login_shows_its_link_until_it_is_cancelled"] * 2, _NO_LOGIN),
     Wires("Notices", *[_TERMINAL] * 3),
+    Wires(
+        "Forms of MCP servers (elicitation)",
+        *_wires(
+            "e2e/test_setup",
+            "test_a_question_of_an_mcp_server_reaches_the_person",
+            "test_a_form_of_an_mcp_server_is_answered_by_the_other_wires",
+        ),
+    ),
     Wires("A cap asks", *_wires("e2e/test_cap", "test_a_turn_that_takes_too_long_asks", "test_the_other_wires_answer_a_cap")),
 )
 """The rows of the third table. The links of a notification (`http/test_reply_links`) belong to no wire."""

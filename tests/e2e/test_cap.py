@@ -58,13 +58,5 @@ def test_the_other_wires_answer_a_cap(wire: str) -> None:
     with bench(CLAUDE, SHIM_MAX_TURN_SECONDS="2") as server, closing(Stream(server.api)) as stream:
         watch = Watch.on(server.api, stream)
         at = watch.prompt_on(wire, "[scene:slow_bash:20] one")
-        asked = watch.wait("question.asked", at)
-        if wire == "/api":
-            (form,) = server.api.get(f"/api/session/{watch.session}/form")["data"]
-            (field,) = form["fields"]
-            (stop,) = [option["value"] for option in field["options"] if option["label"] == "Stop"]
-            answer = {field["key"]: [stop] if field["type"] == "multiselect" else stop}
-            server.api.post(f"/api/session/{watch.session}/form/{form['id']}/reply", {"answer": answer})
-        else:
-            server.api.post(f"/v1/sessions/{watch.session}/questions/{asked['id']}/reply", {"answers": [["Stop"]]})
+        watch.answer_on(wire, "Stop", at)
         assert watch.wait_for_end(at)[-1]["info"]["error"]["name"] == "MessageAbortedError"

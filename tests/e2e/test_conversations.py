@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from .support.agents import AGENTS
-from .support.bench import CLAUDE, Bench, Watch, nightly
+from .support.bench import CLAUDE, Bench, Watch, nightly, other_wires
 from .support.children import wait_for
 from .support.places import NODE, REPO, program
 from .support.tui import tui
@@ -81,6 +81,19 @@ def test_a_conversation_of_the_terminal_opens_with_its_history_and_goes_on(serve
     assert "the word read_edit" in texts(server.api.messages(session))[-1], "the model has the conversation"
     assert [row.get("sessionId") for row in list_conversations(server)] == [session]
     assert server.api.post(f"/v1/agents/{server.agent}/x-sessions/{row['id']}")["sessionId"] == session, "it is opened once"
+
+
+@other_wires
+@pytest.mark.parametrize("server", [CLAUDE], indirect=True)
+def test_a_conversation_of_the_terminal_goes_on_by_the_other_wires(server: Bench, stream: Stream, wire: str) -> None:
+    run_agent(server, f"[scene:text] remember magenta by {wire}")
+    (row,) = [row for row in list_conversations(server) if row["title"].endswith(f"by {wire}")]
+    session = server.api.post(f"/v1/agents/{CLAUDE}/x-sessions/{row['id']}")["sessionId"]
+    watch = Watch(server.api, stream, session)
+    stream.idle(session, since=watch.prompt_on(wire, "[scene:see:magenta] and now"))
+    said = server.api.get(f"/api/session/{session}/message" if wire == "/api" else f"/v1/sessions/{session}/events")
+    assert "You said: remember magenta" in json.dumps(said), "the history of the terminal"
+    assert "the word magenta" in json.dumps(said), "the model has it"
 
 
 @pytest.mark.parametrize("server", [CLAUDE], indirect=True)

@@ -18,7 +18,7 @@ from shim.dev.record.homes import MCP_SERVER
 from shim.dev.record.mcp_server import result
 from shim.sessions.permissions.trust_question import TRUST
 
-from .support.bench import CLAUDE, Bench, Watch, bench, nightly, open_watch, turn
+from .support.bench import CLAUDE, Bench, Watch, bench, nightly, open_watch, other_wires, turn
 from .support.children import wait_for
 from .support.places import Place
 from .support.wire import Json, texts, tools
@@ -268,3 +268,14 @@ def test_a_question_of_an_mcp_server_reaches_the_person(agent: str, link: str) -
             part = tools(watch.wait_for_answer(at))[-1]
             assert '"action": "accept"' in part["state"]["output"], part
             assert ('"confirm": true' in part["state"]["output"]) == (tool == "form")
+
+
+@other_wires
+def test_a_form_of_an_mcp_server_is_answered_by_the_other_wires(wire: str) -> None:
+    config = {"mcp": {"asking": {"type": "local", "command": [sys.executable, str(ASKING)]}}, "permission": "allow"}
+    with bench(CLAUDE, config=config) as server:
+        server.models()
+        watch = open_watch(server)
+        at = watch.prompt_on(wire, "[scene:tool:mcp__asking__form:{}] go")
+        watch.answer_on(wire, "Yes", at)
+        assert '"confirm": true' in tools(watch.wait_for_answer(at))[-1]["state"]["output"]

@@ -62,7 +62,12 @@ async def test_a_turn_of_another_program_is_shown_and_goes_along_with_the_next_p
     await writers.look()
     assert await status_items(server, session, "notice") == []
     append(tmp_path / "home", prompt(THEIRS, "in the terminal"))
-    await writers.look()
+    async with server.api.stream("/event") as one, server.api.stream("/api/event") as two:
+        await writers.look()
+        for events, key in ((one, "properties"), (two, "data")):
+            while (event := await events.next())["type"] != "tui.toast.show":
+                pass
+            assert "in Claude Code's own program" in event[key]["message"]
     (told,) = await status_items(server, session, "notice")
     assert "in Claude Code's own program" in told["content"][0]["detail"]
     append(tmp_path / "home", answer("a1", THEIRS, "said in the terminal"))

@@ -190,6 +190,18 @@ class Watch:
         self.api.post(f"{wire}{'/session/' if wire == '/api' else '/sessions/'}{self.session}/{path}", body)
         return at
 
+    def answer_on(self, wire: str, label: str, since: int) -> None:
+        """Answer the question that has come since then, by OpenCode 2 ("/api", where it is a form) or "/v1"."""
+        asked = self.wait("question.asked", since)
+        if wire == "/v1":
+            self.api.post(f"/v1/sessions/{self.session}/questions/{asked['id']}/reply", {"answers": [[label]]})
+            return
+        (form,) = self.api.get(f"/api/session/{self.session}/form")["data"]
+        (field,) = form["fields"]
+        (value,) = [option["value"] for option in field["options"] if option["label"] == label]
+        answer = {field["key"]: [value] if field["type"] == "multiselect" else value}
+        self.api.post(f"/api/session/{self.session}/form/{form['id']}/reply", {"answer": answer})
+
     def wait(self, kind: str, since: int, want: Callable[[Json], object] = lambda _: True, timeout_s: float = EVENT_S) -> Json:
         """The first event of this session of a kind, whose properties are wanted."""
 

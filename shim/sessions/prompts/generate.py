@@ -70,7 +70,7 @@ async def text(manager: SessionManager, choice: Choice, directory: str, prompt: 
 async def _turn(deps: SessionDeps, choice: Choice, directory: str, prompt: str, session: Session | None) -> str:
     store = MemoryStore()
     await store.open()
-    deps = replace(deps, store=store, changes=ChangeFeed(), feed=Feed(), snapshots=_no_snapshots)
+    deps = replace(deps, store=store, changes=ChangeFeed(), feed=Feed(), snapshots=_no_snapshots, tapes=None)
     once = _Once(deps, choice, directory)
     conversation = context.missed_context(session, "", ()).text if session is not None else ""
     body = PromptRequest((Text("", conversation + prompt),), system=SYSTEM)

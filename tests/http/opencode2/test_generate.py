@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shim.sessions.prompts import generate as module
+from shim.store.sqlite import SqliteStore
 from tests.http.opencode2.client import Tui
+from tests.micro.test_calls import AGENT
+from tests.support.live import live
 
 TEXT = "/api/experimental/generate"
 
@@ -25,6 +31,18 @@ async def test_a_text_of_no_session(client: Tui) -> None:
         "session.execution.succeeded",
     }
     assert client.starts == 1, "no event was told of the others"
+
+
+async def test_a_text_of_a_program(tmp_path: Path) -> None:
+    """Its hidden session is not in the store, so that no agent of it is on a holder."""
+    program = tmp_path / "claude"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
+    program.chmod(0o755)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "SHIM_CLAUDE_BIN": str(program)}
+    async with live(tmp_path, environ=environ, store=SqliteStore(tmp_path / "journal.db"), outlive=True) as running:
+        body = {"prompt": "[deltas:3]", "model": {"providerID": "claude", "id": "default"}}
+        answer: Any = (await running.api.post(TEXT, body, status=200)).body
+    assert answer["data"]["text"]
 
 
 async def test_a_text_of_a_session_that_works(client: Tui) -> None:

@@ -109,13 +109,17 @@ class Replays:
             if hash_of(session_id) in tags:
                 self._places.learn(session_id)
 
-    async def catch_up(self) -> None:
-        """Wait until this server has shown all that is stored, since a client that has seen some of it reads all anew here.
+    async def catch_up(self, last_event_id: str) -> None:
+        """Wait until this server has shown all that is stored and that the client has seen, since it reads all anew here.
 
-        Else it would get the end of a turn again that it has seen. Raises StoreUnavailable if this server stays behind.
+        Else it would get the end of a turn again that it has seen. What it has seen of a session that is not stored yet is waited
+        for too, but it may never be. Raises StoreUnavailable if this server stays behind what is stored.
         """
         newest = await self._peers.newest()
-        await self._catch_up(Viewpoint(newest), ANEW_S)
+        seen = decode_viewpoint(last_event_id) or Viewpoint(0)
+        await self._catch_up(
+            Viewpoint(newest, tuple(progress for progress in seen.sessions if not self._is_lost(progress))), ANEW_S
+        )
         if self._places.position < newest:
             raise StoreUnavailable("This server has not read yet what the others have stored. Try again, or at another server.")
 
@@ -196,6 +200,14 @@ class Replays:
         if (count := sum(gap.end - gap.start + 1 for gap in gaps)) > MISSED_EVENTS:
             raise MustReadAll(f"{count} events")
         return gaps
+
+    def _is_lost(self, progress: Progress) -> bool:
+        """Whether what a client has seen of a session will never be shown here."""
+        session_id = self._places.session_of(progress.tag)
+        try:
+            return progress.is_void if session_id is None else self._without_doubt(progress, session_id).is_void
+        except MustReadAll:
+            return True
 
     def _without_doubt(self, progress: Progress, session_id: str) -> Progress:
         """What a client has seen of a session; as of the journal, if its owner has stored all of it before it was lost.

@@ -66,7 +66,7 @@ class ClusterStreams(Streams):
                 wire = encoder.generation
                 log.info("replay.read_all", wire=wire, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope, why=repr(error))
         if last_event_id:
-            await self._replays.catch_up()
+            await self._replays.catch_up(last_event_id)
         known = None if viewpoint is not None else last_event_id  # perhaps this server alone understands it
         return hub.subscribe(encoder, scope=scope, last_event_id=known, greeting=greeting(self._replays.is_current))
 

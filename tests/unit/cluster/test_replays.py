@@ -223,9 +223,23 @@ async def test_a_client_reads_everything_again_where_all_is_shown_that_is_stored
 
     replays = replays_at(places, read_words=read_words, newest=2)
     with pytest.raises(StoreUnavailable, match="has not read yet"):
-        await replays.catch_up()
-    await replays.catch_up()
+        await replays.catch_up("local.1")
+    await replays.catch_up("local.1")
     assert places.position == 2
+
+
+async def test_a_client_reads_everything_again_where_all_is_shown_that_it_has_seen() -> None:
+    """An owner shows events before they are stored. What another owner has replaced is not waited for."""
+    places, shown = note(("ses_a", 1, 4, 1)), {"ses_a": 4}
+    replays = replays_at(places, shown, newest=1)
+    seen = f"local.1~{hash_of('ses_a')},7,0,1"
+    task = asyncio.create_task(replays.catch_up(seen))
+    assert not (await asyncio.wait({task}, timeout=0.2))[0]
+    shown["ses_a"] = 6
+    await asyncio.wait_for(task, 2)
+    shown["ses_a"] = 4
+    places.note(Growth("ses_a", 5, 5, 2, 2), None)
+    await asyncio.wait_for(replays.catch_up(seen), 2)
 
 
 @pytest.mark.parametrize("error", [StoreError("NATS is gone"), TimeoutError()])

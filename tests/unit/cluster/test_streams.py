@@ -63,7 +63,7 @@ class FakeReplays:
     async def freshen_requests(self) -> None:
         """They are fresh."""
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, last_event_id: str) -> None:
         if self.is_behind:
             raise StoreUnavailable("behind")
 

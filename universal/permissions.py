@@ -226,19 +226,22 @@ class Policy:
             action = folded if folded in ("deny", "ask") else action
         return "ask" if UNREAD_RULES in self.config and action != "deny" else action
 
-    def as_asked(self, access: Access) -> Access:
-        """What a person is asked about: of hidden patterns those that a rule denies or asks about. "Always" covers them alone."""
+    def narrow(self, access: Access) -> Access:
+        """A hidden access with the patterns alone that a person must be asked about, so that "always" covers no others."""
         if not access.hidden:
             return access
-        rules = (*self.config, *self.session, *self.grants)
-        is_named = access.permission == "external_directory"  # a folder outside is one, whatever the rule's pattern
-        relevant = [r for r in rules if matches(r.permission, access.permission) and (is_named or r.pattern.strip("*?/ "))]
-        patterns = tuple([command for command in access.patterns if _last_match(command, relevant) in ("deny", "ask")])
+        patterns = tuple([one for one in access.patterns if self.action(replace(access, patterns=(one,))) == "ask"])
         return replace(access, patterns=patterns, always=tuple([one for one in patterns if not _WILDCARDS & set(one)]))
+
+    def _action_of_hidden(self, access: Access) -> Action:
+        is_named = access.permission == "external_directory"  # a folder outside is one, whatever the rule's pattern
+        rules = (*self.config, *self.session, *self.grants)
+        relevant = [r for r in rules if matches(r.permission, access.permission) and (is_named or r.pattern.strip("*?/ "))]
+        return "ask" if any(_last_match(one, relevant) in ("deny", "ask") for one in access.patterns) else "allow"
 
     def _action(self, access: Access) -> Action | None:
         if access.hidden:
-            return "ask" if self.as_asked(access).patterns else "allow"
+            return self._action_of_hidden(access)
         user_rules = (*self.config, *self.session)
         if "deny" in (decide(access.permission, access.patterns, rules) for rules in (self.config, user_rules)):
             return "deny"

@@ -269,17 +269,19 @@ class Requests:
     def _judge(self, arrival: _Arrival, needed: tuple[Access, ...]) -> _Verdict | None:
         """Apply the rules to a call. None if they deny it; the agent then has its answer."""
         state = arrival.state
-        accesses = self._with_loop(state, arrival.data, needed)
         policy = self._session.rules(state)
+        needed = tuple(map(policy.narrow, needed))
+        accesses = self._with_loop(state, arrival.data, needed)
         actions: list[Action | None] = [policy.action(access) for access in accesses]
         if "deny" in actions:
             denied = accesses[actions.index("deny")]
             self._reject(arrival, DENIED_BY_PLAN if policy.is_held_by_plan(denied) else DENIED_BY_RULE)
             return None
         is_asked = actions[-1] == "ask"
-        asked = [a for a, action in zip(accesses, actions, strict=True) if action == "ask" and not (a.again and is_asked)]
-        to_ask = [policy.as_asked(access) for access in asked]
-        return _Verdict(to_ask, accesses[-1], actions[-1])
+        to_ask = [a for a, action in zip(accesses, actions, strict=True) if action == "ask" and not (a.again and is_asked)]
+        is_seen = any(access.again and access not in accesses for access in needed)
+        action = "allow" if is_seen and actions[-1] is None else actions[-1]  # a person has just allowed this very call
+        return _Verdict(to_ask, accesses[-1], action)
 
     def _with_loop(self, state: SessionState, data: PermissionData, needed: tuple[Access, ...]) -> tuple[Access, ...]:
         """The accesses of a call without those that a person has granted. `doom_loop` comes first after too many equal calls."""

@@ -359,9 +359,7 @@ def test_always_covers_the_hidden_command_alone() -> None:
         permission_id="", action="bash", status="requested", metadata={"tool": "bash", "input": {"command": "uv run git push a"}}
     )
     policy = Policy(config=rules)
-    (asked,) = (
-        policy.as_asked(access) for access in accesses_of("opencode", data, Place("/p")) if policy.action(access) == "ask"
-    )
+    (asked,) = (policy.narrow(access) for access in accesses_of("opencode", data, Place("/p")) if policy.action(access) == "ask")
     assert (asked.permission, asked.patterns, asked.always) == ("bash", ("git push a",), ("git push a",))
     granted = replace(policy, grants=(Rule("bash", "git push a", "allow"),))
     assert {granted.action(access) for access in accesses_of("opencode", data, Place("/p"))} == {"allow"}

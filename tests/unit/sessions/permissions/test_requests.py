@@ -189,6 +189,27 @@ async def test_a_rule_that_asks_is_asked_although_the_agent_does_not_ask(w: Worl
     w.agent.end_turn()
 
 
+@pytest.mark.parametrize("rules", [[], [Rule("bash", "*", "allow")], [Rule("bash", "*", "ask")]], ids=["mode", "allow", "ask"])
+async def test_a_call_that_perhaps_runs_another_command_is_asked_about_once(w: World, rules: list[Rule]) -> None:
+    """Also by an agent whose own mode asks afterwards."""
+    w.rules.extend([*rules, Rule("bash", "git push*", "ask")])
+    await ask(w, w.session())
+    checked, shown = (
+        w.agent.check("c1", command="uv run git push"),
+        ["uv run git push" if len(rules) and rules[0].action == "ask" else "git push"],
+    )
+    assert open_requests(w) == [("bash", shown)]
+    w.manager.requests.reply_permission(permissions(w.manager)[0]["id"], "once")
+    if not rules:
+        assert w.agent.proceeded == [checked]
+        checked = w.agent.ask("c1", command="uv run git push")
+    assert open_requests(w) == []
+    assert w.agent.replies() == [(checked, "accept")]
+    w.agent.ask("c2", command="uv run git push")
+    assert open_requests(w) == [("bash", shown)], "another call"
+    w.agent.end_turn()
+
+
 async def test_outside_of_the_project_is_asked_before_the_call_itself(w: World) -> None:
     session = w.session()
     w.rules.append(Rule("edit", "*", "ask"))

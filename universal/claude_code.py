@@ -16,7 +16,7 @@ from universal.permissions import Rule
 from universal.sandbox import HELD_KEYS, SandboxUse
 from universal.slash_commands import CommandFolder, CommandSources, PluginFolders
 
-# --- its folders ----------------------------------------------------------------------------------------
+# --- its modes ------------------------------------------------------------------------------------------
 
 MODES: tuple[Mode, ...] = (
     Mode("build", "Asks before it edits files or runs commands that change something.", "default"),
@@ -25,6 +25,8 @@ MODES: tuple[Mode, ...] = (
     Mode("auto", "A safety check by a model decides instead of you; only what it holds back is asked.", "auto"),
     Mode("bypass", "Does everything without asking. Only for sandboxes: nothing is held back.", "bypassPermissions"),
 )
+
+# --- its folders ----------------------------------------------------------------------------------------
 
 RULE_FILES = (".claude/settings.json", ".claude/settings.local.json", ".claude/agents/*", ".claude/hooks/*", ".claude.json")
 """`ProjectSettingsUse.rule_files`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ import pytest
 from shim.sessions.transfer.other_writers import OtherWriters
 from tests.bench.agent import SESSION
 from tests.http.test_acp import backend_of
-from tests.micro.test_calls import AGENT
-from tests.support.live import Live, live
+from tests.support.live import Live, live, with_claude
 
 MODEL = {"providerID": "claude", "modelID": "default"}
 THEIRS = "2ab0186c-2da1-40c8-abb4-fa3f20d72517"
@@ -23,11 +21,7 @@ THEIRS = "2ab0186c-2da1-40c8-abb4-fa3f20d72517"
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Live]:
     """A server with a program that speaks Claude Code's protocol."""
-    program = tmp_path / "claude"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
-    program.chmod(0o755)
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "SHIM_CLAUDE_BIN": str(program)}
-    async with live(tmp_path, environ=environ) as running:
+    async with live(tmp_path, environ=with_claude(tmp_path)) as running:
         yield running
 
 

@@ -18,11 +18,10 @@ import pytest
 
 from shim.store.sqlite import SqliteStore
 from tests.support.api import EventStream
-from tests.support.live import Live, live
+from tests.support.live import Live, live, with_claude
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = (f"{ROOT}/shim/", f"{ROOT}/universal/")
-AGENT = ROOT / "tests" / "bench" / "agent.py"
 PIECES = 2_000
 LONE_PIECES = 40
 TURN_S = 60.0
@@ -43,7 +42,7 @@ class Limits(NamedTuple):
 
 LIMITS = {
     "plain": Limits(14, 70, 25, 498, ("shim/processes/agent_pipes.py", "AgentProcess.write")),
-    "outlive": Limits(16, 104, 29, 580, ("shim/processes/held_process.py", "HeldProcess.write")),
+    "outlive": Limits(17, 108, 29, 600, ("shim/processes/held_process.py", "HeldProcess.write")),
 }
 """The line itself, and with an agent on a holder, whose tape has a row that is written with the events of each round."""
 
@@ -92,12 +91,8 @@ def limits(request: pytest.FixtureRequest) -> Limits:
 @pytest.fixture(params=list(LIMITS))
 async def server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Live]:
     """The whole server on SQLite, with a program that speaks Claude Code's protocol."""
-    program = tmp_path / "claude"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
-    program.chmod(0o755)
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "SHIM_CLAUDE_BIN": str(program)}
     store = SqliteStore(tmp_path / "journal.db")
-    async with live(tmp_path, environ=environ, store=store, outlive=request.param == "outlive") as running:
+    async with live(tmp_path, environ=with_claude(tmp_path), store=store, outlive=request.param == "outlive") as running:
         yield running
 
 

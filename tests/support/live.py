@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from shim.lib.settings import Settings
 from shim.main.app import BACKEND, build_app
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
+from tests.bench.floor import AGENT
 from tests.support.api import Answer, ApiClient, EventStream
 from tests.support.opencode1_fold import Fold
 
@@ -81,6 +83,14 @@ class Live:
         assert fold.todos == (await self.api.get(f"/session/{session}/todo", status=200)).body
         assert fold.diffs == (await self.api.get(f"/session/{session}/diff", status=200)).body
         assert session not in (await self.api.get("/session/status", status=200)).body
+
+
+def with_claude(tmp_path: Path) -> dict[str, str]:
+    """The environment of a server that finds a program which speaks Claude Code's protocol (`tests/bench/agent.py`)."""
+    program = tmp_path / "claude"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
+    program.chmod(0o755)
+    return {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "SHIM_CLAUDE_BIN": str(program)}
 
 
 def prompt_body(text: str, **more: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import structlog
 from pydantic import TypeAdapter
 
 from shim.agents.directory import Agent
+from shim.agents.spares.spare_agents import SpareTape
 from shim.lib.clock import Clock
 from shim.lib.errors import StoreError
 from shim.lib.ids import tied_id
@@ -416,7 +417,7 @@ class Tapes:
         await self._store.flush()
 
 
-def exchange(before: Tape | None, after: object = None, session_id: str = "") -> Tape | None:
+def exchange(before: Tape | None, after: SpareTape | None = None, session_id: str = "") -> Tape | None:
     """End a session's tape, and let it have that of an agent that has waited, or none."""
     if before is not None:
         before.end()

@@ -64,12 +64,13 @@ class OtherWriters:
 
     async def look(self) -> None:
         """Look once. What begins to be looked at counts as read."""
-        at_work = {key: it for actor in self._manager.index.actors() if (it := self._conversation(actor)) for key in (it[2],)}
+        found = [it for actor in self._manager.index.actors() if (it := self._conversation(actor)) is not None]
+        at_work = {key: (actor, agent) for actor, agent, key in found}
         self._files = {key: file for key, file in self._files.items() if key in at_work}
         if not at_work:
             return
-        lines = await asyncio.to_thread(self._read, {key: agent for key, (_, agent, _) in at_work.items()})
-        for key, (actor, agent, _) in at_work.items():
+        lines = await asyncio.to_thread(self._read, {key: agent for key, (_, agent) in at_work.items()})
+        for key, (actor, agent) in at_work.items():
             if key in self._files:
                 self._note(actor, agent, self._files[key], lines.get(key, ()))
 

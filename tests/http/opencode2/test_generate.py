@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 from shim.sessions.prompts import generate as module
 from shim.store.sqlite import SqliteStore
 from tests.http.opencode2.client import Tui
-from tests.micro.test_calls import AGENT
-from tests.support.live import live
+from tests.support.live import live, with_claude
 
 TEXT = "/api/experimental/generate"
 
@@ -35,11 +33,7 @@ async def test_a_text_of_no_session(client: Tui) -> None:
 
 async def test_a_text_of_a_program(tmp_path: Path) -> None:
     """Its hidden session is not in the store, so that no agent of it is on a holder."""
-    program = tmp_path / "claude"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
-    program.chmod(0o755)
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "SHIM_CLAUDE_BIN": str(program)}
-    async with live(tmp_path, environ=environ, store=SqliteStore(tmp_path / "journal.db"), outlive=True) as running:
+    async with live(tmp_path, environ=with_claude(tmp_path), store=SqliteStore(tmp_path / "journal.db"), outlive=True) as running:
         body = {"prompt": "[deltas:3]", "model": {"providerID": "claude", "id": "default"}}
         answer: Any = (await running.api.post(TEXT, body, status=200)).body
     assert answer["data"]["text"]

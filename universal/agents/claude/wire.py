@@ -134,7 +134,6 @@ def _attachment_block(item: Attachment) -> Msg:
 
 # --- modes, models, commands --------------------------------------------------------------------------
 
-
 NATIVE_MODE: dict[str, str] = {mode.id: mode.native for mode in MODES}
 MODE_ID: dict[str, str] = {mode.native: mode.id for mode in MODES} | {"manual": "build"}
 
@@ -225,7 +224,6 @@ ENDS: dict[str, kit.Sign] = {
 
 
 # --- what is known and not used -----------------------------------------------------------------------
-
 
 IGNORED = kit.by_reason(
     {

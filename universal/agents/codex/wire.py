@@ -243,7 +243,6 @@ ENDS: dict[str, kit.Sign] = {
 
 # --- known and not used -----------------------------------------------------------------------
 
-
 IGNORED = kit.by_reason(
     {
         "about the account or the installation, not about this conversation": """

@@ -66,8 +66,7 @@ IGNORED_FAMILIES = kit.by_reason(
         "of the whole server, not of a session": "global.",
         "of Kilo's own sandbox": "sandbox.",
         "Kilo's own queue: it gets one prompt at a time": "session.queue.",
-        "Kilo's word for busy and idle, which it tells too": "session.turn.",
-        "the same": "session.drain.",
+        "Kilo's words for busy and idle, which it tells too": "session.turn. session.drain.",
     }
 )
 """Prefixes of types of events that are known and not used -> why."""

@@ -230,7 +230,8 @@ class Policy:
         """A hidden access with the patterns alone that a person must be asked about, so that "always" covers no others."""
         if not access.hidden:
             return access
-        patterns = tuple([one for one in access.patterns if self.action(replace(access, patterns=(one,))) == "ask"])
+        candidates = access.patterns if self.action(access) == "ask" else ()
+        patterns = tuple([one for one in candidates if self.action(replace(access, patterns=(one,))) == "ask"])
         return replace(access, patterns=patterns, always=tuple([one for one in patterns if not _WILDCARDS & set(one)]))
 
     def _action_of_hidden(self, access: Access) -> Action:

@@ -22,8 +22,10 @@ DIRECTORIES_LIMIT = 8
 """Maximum directories that the line may be in at one place."""
 NESTING_LIMIT = 5
 """Maximum depth of `bash -c` and of wrappers."""
-HIDDEN_LIMIT, HIDDEN_TEXT_LIMIT = 30, 2_000
-"""Arguments of a program, and characters of a quoted one, that are taken for commands which it may run."""
+HIDDEN_LIMIT = 300
+"""Maximum texts of each kind that the programs of a line perhaps run, read or write."""
+
+TOO_MANY = "it has too many words that may be commands or files"
 
 _NAME = re.compile(r"[\w./@%+:,][\w./@%+:,-]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
@@ -145,14 +147,18 @@ class Proof:
             self.hidden.append(" ".join([program, *(word.source for word in arguments)]))
         if program in tables.SAFE_WITH_ANY_ARGUMENT or program in tables.RUN_NO_ARGUMENT or name in tables.BUILT_INS:
             return
-        words = [word.value if _PLAIN.fullmatch(word.value) else word.source for word in arguments[:HIDDEN_LIMIT]]
+        if len(self.hidden) + len(arguments) > HIDDEN_LIMIT:
+            raise NotProvedError(TOO_MANY)
+        words = [word.value if _PLAIN.fullmatch(word.value) else word.source for word in arguments]
         for start in range(1 if program in tables.SUBCOMMANDS else 0, len(words)):
             command, *rest = words[start:]
             self.hidden.append(" ".join([posixpath.basename(command), *rest]))
         for word in arguments:
             if " " in word.value and word.is_quoted:
-                lines = _SEPARATOR.split(word.value[:HIDDEN_TEXT_LIMIT])
+                lines = _SEPARATOR.split(word.value)
                 self.hidden += [one.strip() for line in lines for one in (line, line.partition("=")[2]) if one.strip()]
+        if len(self.hidden) > HIDDEN_LIMIT:
+            raise NotProvedError(TOO_MANY)
 
     def _touch(self, program: str, arguments: Sequence[Word]) -> None:
         """Note the files that a program writes, and those that one of which less is known perhaps reads or writes."""
@@ -168,11 +174,13 @@ class Proof:
         is_deleting = program == "find" and any(word.value == "-delete" for word in arguments)
         self.writes_known = self.writes_known and not is_deleting
         is_reading_git = program == "git" and bool(arguments) and arguments[0].value in tables.GIT_READERS
-        for word in arguments[:HIDDEN_LIMIT]:
+        for word in arguments:
             names = {re.split("[=@:]", word.value)[-1], word.value} if "://" not in word.value else set[str]()
             located = [path for name in sorted(names) if name and name[0] != "-" for path in self._locate(Word(name, name))]
             self.maybe_read += () if program in tables.PATH_COMMANDS else located
             self.maybe_written += () if program in tables.READERS or is_reading_git else located
+        if max(len(self.maybe_read), len(self.maybe_written)) > HIDDEN_LIMIT:
+            raise NotProvedError(TOO_MANY)
 
     def _redirect(self, redirection: Redirection) -> None:
         target = redirection.target

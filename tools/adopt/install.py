@@ -113,7 +113,7 @@ def install_python(package: str, name: str, version: str, python: str, folder: P
     place, home = _Folder(folder), folder / "python"
     interpreter, notes = home / "bin" / "python", ()
     if not interpreter.exists():
-        _uv(folder, "venv", "--quiet", "--python", python, str(home))
+        _uv(folder, "venv", "--quiet", "--python", python, str(home), env={**os.environ, **_pyenv(folder, python)})
     command = ("pip", "install", "--quiet", "--compile-bytecode", "--python", str(interpreter))
     try:
         _uv(folder, *command, f"{package}=={version}")
@@ -127,8 +127,16 @@ def install_python(package: str, name: str, version: str, python: str, folder: P
     return InstalledProgram(_need_working_program(place, home / "bin" / name), place.search_path, "package", notes)
 
 
-def _uv(folder: Path, *arguments: str) -> None:
-    done = _run([uv(), *arguments], folder, os.environ, INSTALL_S)
+def _pyenv(folder: Path, python: str) -> dict[str, str]:
+    """The variable that lets pyenv's programs run this Python, where pyenv has it: uv stops at one that fails."""
+    if shutil.which("pyenv") is None:
+        return {}
+    latest = _run(["pyenv", "latest", python], folder, os.environ, START_S)
+    return {"PYENV_VERSION": latest.stdout.strip()} if latest.returncode == 0 else {}
+
+
+def _uv(folder: Path, *arguments: str, env: Mapping[str, str] = os.environ) -> None:
+    done = _run([uv(), *arguments], folder, env, INSTALL_S)
     if done.returncode != 0:
         raise InstallError(" ".join(done.stderr.split())[-400:])
 

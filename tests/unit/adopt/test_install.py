@@ -135,3 +135,22 @@ def test_reason_is_the_first_sentence_of_npms_errors() -> None:
         "npm error code ETARGET\nnpm error notarget No matching version found for a@1.\nnpm error notarget In most cases ...\n"
     )
     assert reason_of(stderr) == "No matching version found for a@1."
+
+
+@pytest.mark.parametrize(("latest", "chosen"), [("echo 3.12.1", "3.12.1"), ("exit 1", "")])
+def test_pyenv_is_led_to_the_python_that_the_package_wants(
+    latest: str, chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv stops at a program of pyenv that fails, and such a program fails for each Python that is not chosen."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    makes = 'mkdir -p "$5/bin"; for name in python vibe; do printf "#!/bin/sh\\n" >"$5/bin/$name"; chmod +x "$5/bin/$name"; done'
+    scripts = {"pyenv": latest, "uv": f'[ "$1" = venv ] || exit 0\nprintf "%s" "$PYENV_VERSION" >chosen\n{makes}'}
+    for name, script in scripts.items():
+        (tools / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    monkeypatch.delenv("PYENV_VERSION", raising=False)
+    folder = tmp_path / "made"
+    assert module.install_python("mistral-vibe", "vibe", "3.0.3", "3.12", folder).how == "package"
+    assert (folder / "chosen").read_text() == chosen

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from shim.dev.scripted.answers import Answer, ScriptedRequest, Turn, text_of
+from shim.dev.scripted.schemas import value_for
 from shim.dev.scripted.tools import Body
 from shim.dev.scripted.wire import INPUT_TOKENS, OUTPUT_TOKENS, new_id, words
 from universal.items import Json
@@ -34,6 +37,14 @@ def parse_request(body: Body) -> ScriptedRequest:
     tools = _tools(body)
     system = text_of(obj(body.get("systemInstruction")).get("parts"))
     return ScriptedRequest(tuple(history), tuple(str(tool["name"]) for tool in tools), system, {**body, "tools": list(tools)})
+
+
+def in_schema(body: Body) -> Answer | None:
+    """The answer to a request for JSON in a schema: Gemini CLI asks so which model is to answer. None for any other."""
+    settings = obj(body.get("generationConfig"))
+    if settings.get("responseMimeType") != "application/json":
+        return None
+    return Answer(json.dumps(value_for(obj(settings.get("responseJsonSchema") or settings.get("responseSchema")))))
 
 
 def _chunk(head: Body, parts: list[Json], finish: str = "") -> Body:

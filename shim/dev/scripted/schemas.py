@@ -109,6 +109,11 @@ def generic(tool: str, arguments: tuple[str, ...], offered: Schemas) -> tuple[st
     return name, obj(_value_of({"type": "object", **offered[name]}, role, arguments, ""))
 
 
+def value_for(schema: Mapping[str, Json]) -> Json:
+    """The simplest value that a schema allows."""
+    return _value_of(schema, "", (), "")
+
+
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
 

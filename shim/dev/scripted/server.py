@@ -100,7 +100,7 @@ class ScriptedModel:
         model, action = request.match_info["model"], request.match_info["action"]
         if action == "countTokens":
             return web.json_response({"totalTokens": INPUT_TOKENS})
-        reply = answer(gemini.parse_request(body), self._attempts)
+        reply = gemini.in_schema(body) or answer(gemini.parse_request(body), self._attempts)
         if reply.status != 200:
             code, word = (503, "UNAVAILABLE") if reply.status == 529 else (reply.status, "INVALID_ARGUMENT")
             return web.json_response({"error": {"code": code, "message": "scripted failure", "status": word}}, status=code)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
+from shim.dev.scripted import gemini
 from shim.dev.scripted.answers import ScriptedRequest, answer, directory_of
 from shim.dev.scripted.server import ScriptedModel, serve
 from shim.dev.scripted.tools import CLAUDE, CODEX, OPENCODE, PI, dialect
@@ -43,6 +44,17 @@ def test_the_number_of_results_since_the_last_tag_is_the_step() -> None:
 def test_a_tool_of_an_mcp_server_is_called_where_it_is_offered(agent: str, name: str | None) -> None:
     said = answer(scripted_request(("user", "[scene:mcp:echo] x"), tools=NAMES[agent]), {})
     assert [(c.name, c.arguments) for c in said.calls] == ([(name, {"text": "hello"})] if name else [])
+
+
+def test_a_request_that_wants_json_gets_the_simplest_value_of_its_schema() -> None:
+    """Gemini CLI's model `auto` asks so which model is to answer; an answer that does not fit is asked for again for 89 s."""
+    properties = {"reasoning": {"type": "STRING"}, "score": {"type": "INTEGER"}, "model": {"enum": ["flash", "pro"]}}
+    schema = {"type": "OBJECT", "properties": properties, "required": list(properties)}
+    settings = {"responseMimeType": "application/json", "responseJsonSchema": schema}
+    said = gemini.in_schema({"generationConfig": settings})
+    assert said is not None
+    assert json.loads(said.text) == {"reasoning": "a reasoning", "score": 1, "model": "flash"}
+    assert gemini.in_schema({"generationConfig": {"temperature": 1}}) is None
 
 
 def test_a_tool_is_called_by_its_name_with_nested_arguments() -> None:

@@ -3,7 +3,8 @@
 `python -m tests.bench.soak [--minutes N] [--out FILE]`. One server on SQLite. Workers make sessions, let the built-in agent and a
 process of its own play turns, abort, let agents be killed, subscribe and leave (some without a goodbye), and delete the sessions
 again. At rest, every few seconds, the server is looked at: memory, open files, threads, child processes from outside, and what
-its `/metrics` say of tasks and of the blocks of memory that Python's values take. The exit code is 1 when something grows.
+its `/metrics` say of tasks and of the blocks of memory that Python's values take; from its data directory, how large it is, and
+how many holders of agents there are. The exit code is 1 when something grows.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import aiohttp
 from tests.bench.contenders import Contender
 from tests.bench.machine import CLAUDE, MOCK, describe, load_of_machine, memory, server
 from tests.bench.report import MIB
+from tests.e2e.support.children import holders_in
 from tests.e2e.support.places import REPO
 
 WORKERS = 6
@@ -66,6 +68,8 @@ class Look:
     children: int
     tasks: int
     blocks: int
+    holders: int
+    disk: int
     turns: int
 
 
@@ -82,7 +86,18 @@ def look(at: Contender, began: float, metrics: str, counts: Counter[str]) -> Loo
     for kind in counts.keys() | tasks.keys():
         counts[kind] = tasks.get(kind, 0)
     at_s = time.monotonic() - began
-    return Look(at_s, memory(at.pid)[0], files, threads, len(children), sum(tasks.values()), blocks, 0)
+    data = at.place.home / "data"
+    holders, disk = len(holders_in(data)), size_of(data)
+    return Look(at_s, memory(at.pid)[0], files, threads, len(children), sum(tasks.values()), blocks, holders, disk, 0)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of the files below a folder. A file that goes away meanwhile counts as none."""
+    size = 0
+    for file in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            size += file.stat().st_size if file.is_file() else 0
+    return size
 
 
 class Soak:
@@ -222,6 +237,8 @@ SHOWN = {
     "threads": FigureFormat("threads", 1, "", 0.5),
     "children": FigureFormat("child processes", 1, "", 0.1),
     "tasks": FigureFormat("tasks", 1, "", 0.5),
+    "holders": FigureFormat("holders of agents", 1, "", 0.1),
+    "disk": FigureFormat("data directory", MIB, " MiB", 0.5),
 }
 """Connections that clients keep are files and tasks, and come and go."""
 JUDGED_S = 150
@@ -250,10 +267,11 @@ def page(looks: list[Look], counts: Counter[str], tasks: Counter[str]) -> str:
         out += f"| {title} | {' | '.join(cells)} | {slope(counted, name) / unit:+.2f}{suffix} | {allowed}{suffix} | {verdict} |\n"
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(tasks.items()) if number)
     out += f"\nTasks at the end, by the first word of their names: {kinds}.\n"
-    out += "\n| minute | turns | memory | blocks | files | threads | children | tasks |\n|---|---|---|---|---|---|---|---|\n"
+    out += "\n| minute | turns | memory | blocks | files | threads | children | tasks | holders | data directory |\n"
+    out += "|---|---|---|---|---|---|---|---|---|---|\n"
     for one in looks:
         out += f"| {one.at_s / 60:.1f} | {one.turns} | {one.rss / MIB:.1f} MiB | {one.blocks / 1000:.1f}k | {one.files} "
-        out += f"| {one.threads} | {one.children} | {one.tasks} |\n"
+        out += f"| {one.threads} | {one.children} | {one.tasks} | {one.holders} | {one.disk / MIB:.1f} MiB |\n"
     return out
 
 

@@ -7,6 +7,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from typer.main import get_group
+
+from shim.cli.commands import cli
 
 REPO = Path(__file__).resolve().parents[2]
 DOCS = REPO / "docs"
@@ -146,3 +149,10 @@ def test_every_decision_is_in_its_index_by_its_title() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((REPO / "README.md").read_text("utf-8").splitlines()) < README_LINES
+
+
+def test_every_command_is_in_the_table_of_commands() -> None:
+    table = (DOCS / "using.md").read_text("utf-8").partition("## Which commands are there?")[2]
+    cells = [row.partition(" | ")[0] for row in table.splitlines() if row.startswith("| `opencode-shim ")]
+    named = {name.removeprefix("opencode-shim ").split()[0] for cell in cells for name in cell.split("`")[1::2]}
+    assert named == set(get_group(cli).commands)

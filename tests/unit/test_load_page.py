@@ -51,7 +51,7 @@ def test_there_is_no_such_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 def looks(**growth: float) -> list[soak.Look]:
     """Ten minutes, a look in each; what grows by so much a minute, and what scatters."""
-    first = soak.Look(0.0, 100 * 2**20, 15, 10, 0, 5, 400_000, 0)
+    first = soak.Look(0.0, 100 * 2**20, 15, 10, 0, 5, 400_000, 1, 10 * 2**20, 0)
     made: list[soak.Look] = []
     for minute in range(10):
         scatter = minute % 2
@@ -67,6 +67,7 @@ def looks(**growth: float) -> list[soak.Look]:
     ({"blocks": 5000}, {"blocks"}),
     ({"files": 1, "tasks": 1}, {"files", "tasks"}),
     ({"children": 1}, {"children"}),
+    ({"holders": 1, "disk": 2**20}, {"holders", "disk"}),
 ])  # fmt: skip
 def test_growth_is_distinguished_from_scatter(growth: dict[str, float], found: set[str]) -> None:
     assert set(soak.excess_growth(looks(**growth))) == found

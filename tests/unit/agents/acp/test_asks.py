@@ -98,11 +98,10 @@ def strictest(kind: str, title: str, rule: Rule, arguments: dict[str, Any]) -> i
 @pytest.mark.parametrize("kind", ["", "other", "think", "edit", "delete", "execute", "fetch", "search"])
 def test_no_title_makes_the_rules_for_a_call_less_strict(kind: str) -> None:
     """Compared with a title that is no tool's name, by rules for the kind, for what it does, and for its title."""
-    looser = [
-        (title, arguments, rule.permission, rule.pattern, rule.action)
-        for title, arguments, rule in itertools.product(TITLES, ({"a": "x"}, {"path": "/p/x"}, {"command": "rm x"}, {}), RULES)
-        if strictest(kind, title, rule, arguments) < strictest(kind, NO_NAME, rule, arguments)
-    ]
+    looser: list[tuple[str, dict[str, Any], Rule]] = []
+    for arguments, rule in itertools.product(({"a": "x"}, {"path": "/p/x"}, {"command": "rm x"}, {}), RULES):
+        unnamed = strictest(kind, NO_NAME, rule, arguments)
+        looser += [(title, arguments, rule) for title in TITLES if strictest(kind, title, rule, arguments) < unnamed]
     assert looser == []
 
 

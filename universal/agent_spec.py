@@ -227,6 +227,8 @@ class AgentProgram:
     """How its lines travel: by stdin and stdout, or by HTTP requests and an event stream (`shim.processes.http_agent`)."""
     npm: tuple[str, ...] = ()
     """Packages that npm installs for it; empty: npm does not have it."""
+    registry: str = ""
+    """Its name in the registry of the Agent Client Protocol, where that is another one."""
     install_hint: str = ""
     login: LoginCheck | Literal["session", "models"] | None = None
     """How to find out whether it is logged in: a `LoginCheck`, a new session, or own models. None: only a prompt can tell."""

@@ -1,7 +1,10 @@
 """Adds agents of the Agent Client Protocol from a registry file, in the form of the protocol's own registry.
 
-The package holds a dated copy with the entries that were looked up, so that it works without a network. A registry is somebody
-else's word about what to run. So nothing is added unasked, each version is an exact one, and an archive needs a checksum.
+The package holds a dated copy with the entries that were looked up and start, so that it works without a network. A registry
+is somebody else's word about what to run. So nothing is added unasked, each version is an exact one, and an archive needs a
+checksum.
+
+An agent that this server knows is added under its name here, whatever the registry calls it: it keeps its modes and its rules.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from shim.lib.errors import ShimError
 from shim.processes import child_process
 from shim.processes.child_environment import child_environment
 from universal.lib.jsonvalue import arr, obj, text
+from universal.registry import agents
 
 COPY = Path(__file__).with_name("acp_registry.json")
 ASK_S, INSTALL_S = 20.0, 600.0
@@ -78,13 +82,19 @@ def _fetch(url: str, most: int) -> bytes:
 
 
 def names(registry: Mapping[str, Any]) -> list[str]:
-    """Names of the agents of a registry."""
-    return sorted(text(obj(agent).get("id")) for agent in arr(registry.get("agents")))
+    """Names of the agents of a registry, as they are called here."""
+    return sorted(agent_name(text(obj(agent).get("id"))) for agent in arr(registry.get("agents")))
 
 
-def find_entry(registry: Mapping[str, Any], name: str) -> Entry:
-    """Return the entry of an agent. Raises RegistryRefusal if there is none, or none that can be added here."""
-    agent = next((obj(one) for one in arr(registry.get("agents")) if obj(one).get("id") == name), None)
+def agent_name(registry_name: str) -> str:
+    """The name here of an agent of a registry."""
+    return next((spec.name for spec in agents().values() if spec.program.registry == registry_name), registry_name)
+
+
+def find_entry(registry: Mapping[str, Any], wanted: str) -> Entry:
+    """Return the entry of an agent, by either name. Raises RegistryRefusal if there is none, or none that can be added here."""
+    name = agent_name(wanted)
+    agent = next((obj(one) for one in arr(registry.get("agents")) if agent_name(text(obj(one).get("id"))) == name), None)
     if agent is None or not NAME.match(name):
         raise RegistryRefusal(f"The registry has no agent {name}. It has: {', '.join(names(registry))}.")
     title, version = text(agent.get("name"), name), text(agent.get("version"))

@@ -56,8 +56,8 @@ def list_agents(
     out = screen.console(sys.stdout)
     screen.agent_details(out, rows)
     registry = read_registry()
-    known = {row.name for row in rows}
-    others = ", ".join(name for name in names(registry) if name not in known)
+    here = {row.name for row in rows if not row.absent}
+    others = ", ".join(name for name in names(registry) if name not in here)
     screen.line(out, "")
     screen.line(out, f"opencode-shim agents add NAME adds, by the registry of {registry['date']}: {others}")
 
@@ -82,8 +82,8 @@ def add(
     if not yes and not typer.confirm("It runs as you, with your files and keys. Download it and add it?", default=False):
         raise typer.Exit(1)
     command = acp_registry.make_ready(entry, Settings.load().data_dir, typer.echo)
-    path = config_file.add_agent(name, command, entry.title, entry.env)
-    typer.echo(f"Wrote agents.{name} into {path}. A running server needs a restart for it.")
+    path = config_file.add_agent(entry.name, command, entry.title, entry.env)
+    typer.echo(f"Wrote agents.{entry.name} into {path}. A running server needs a restart for it.")
 
 
 # --- the server --------------------------------------------------------------------------------------------

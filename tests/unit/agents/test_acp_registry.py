@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from shim.agents import acp_registry
 from shim.agents.acp_registry import RegistryRefusal, find_entry, make_ready, names, read_registry
 from shim.cli.commands import cli
+from universal.registry import agents
 
 PROGRAM = b"#!/bin/sh\necho here\n"
 
@@ -145,3 +146,13 @@ def test_add_asks_and_writes_the_settings(tmp_path: Path, monkeypatch: pytest.Mo
     assert file.read_text().startswith("# mine\nport = 4097\n")
     again = CliRunner().invoke(cli, arguments, input="y\n")
     assert "sets agents.one already" in str(again.exception)
+
+
+@pytest.mark.parametrize("asked", ["qwen", "qwen-code"])
+def test_an_agent_that_is_known_here_is_added_under_its_name_here(asked: str) -> None:
+    """Under another name it would have no modes, and its files in a project would not be left out where that is not trusted."""
+    copy = read_registry()
+    entry = find_entry(copy, asked)
+    assert (entry.name, entry.command[-1]) == ("qwen", "--acp")
+    assert {"claude-agent-acp", "copilot", "opencode-acp", "vibe"} <= set(names(copy))
+    assert not {spec.program.registry for spec in agents().values() if spec.program.registry} & set(names(copy))

@@ -44,17 +44,22 @@ def spec_of(profile: Profile) -> AgentSpec:
 
 def custom_spec(name: str, command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:
     """Return the row of an agent in the settings. A known name keeps its profile, except for the command and its environment."""
-    profile = next((profile for profile in PROFILES if profile.name == name), None)
     handshake_s = DOWNLOAD_S if command[0].rpartition("/")[2] in DOWNLOADERS else HANDSHAKE_S
     hint = login_hint(name, title or name, command, ())
-    profile = profile or Profile(name, name, AgentProgram((), login_hint=hint), command=command, handshake_s=handshake_s)
+    unknown = Profile(name, name, AgentProgram((), login_hint=hint), command=command, handshake_s=handshake_s)
+    profile = next((profile for profile in PROFILES if profile.name == name), unknown)
+    args, run = command[1:], profile.program.login_run
+    start = args[: len(args) - len(profile.args)] if args[-len(profile.args) :] == profile.args else args
     program = replace(
         profile.program,
         binaries=(command[0],),
         version_args=(),
         install_hint=f"It is set as agents.{name}.command in the settings.",
+        login_run=replace(run, args=(*start, *run.args)) if run is not None else None,
     )
-    return spec_of(replace(profile, title=title or profile.title, program=program, args=tuple(command[1:]), env=dict(env)))
+    wait_s = max(profile.handshake_s, handshake_s)
+    title = title or profile.title
+    return spec_of(replace(profile, title=title, program=program, args=args, env=dict(env), handshake_s=wait_s))
 
 
 ACP_AGENTS: tuple[AgentSpec, ...] = tuple(spec_of(profile) for profile in PROFILES)

@@ -558,6 +558,9 @@ def test_an_agent_of_the_persons_own() -> None:
     known = custom_spec("gemini", ("gemini", "--experimental-acp"), None, {})
     assert known.title == "Gemini CLI"
     assert known.program.login_hint == "Run `gemini` in a terminal and log in, or set GEMINI_API_KEY."
+    run = custom_spec("codex-acp", ("npx", "--yes", "codex-acp@2.6.0"), None, {}).program.login_run
+    assert run is not None
+    assert run.args == ("--yes", "codex-acp@2.6.0", "cli", "login", "--device-auth")
 
 
 def test_a_login_that_an_agent_of_the_persons_own_misses_names_its_settings() -> None:

@@ -9,7 +9,7 @@ BIN = .venv/bin/
 .DEFAULT_GOAL = help
 # Some images set it. Then every worker of pytest, and every server that a test starts, compiles its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve cluster test check gen docs fmt e2e slow-all e2e-all nightly record ci clean
+.PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve cluster test test-process check gen docs fmt e2e slow-all e2e-all nightly record ci clean
 .PHONY: outlive cluster-chaos adopt adopt-client check-style check-types check-layers
 
 help:  ## this list
@@ -30,8 +30,11 @@ outlive: .venv/.dev  ## turns over kill -9 at each place and at random, restarts
 	$(BIN)pytest -v tests/process/test_outlive.py tests/process/test_control.py tests/http/test_pty.py -m "" $(ARGS)
 	SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),5) $(BIN)pytest -v -n 0 tests/e2e/test_outlive.py -m "e2e" $(ARGS)
 
-test: .venv/.dev  ## all tests but the slow, the end-to-end ones, and those that measure (`make micro`)
-	$(BIN)pytest -q -n auto --dist worksteal --ignore=tests/micro $(ARGS)
+test: .venv/.dev  ## all tests but the slow, those with servers as processes, the end-to-end ones, and those that measure (`make micro`)
+	$(BIN)pytest -q -n auto --dist worksteal --ignore=tests/micro --ignore=tests/process $(ARGS)
+
+test-process: .venv/.dev  ## the server and its commands as processes: starts, stops, kill -9, restarts, services, packages
+	$(BIN)pytest -q -n auto --dist worksteal tests/process $(ARGS)
 
 test-slow: .venv/.dev  ## faults of agents and of the machine, clusters of processes, spoiled recordings, planted bugs: some minutes
 	$(BIN)pytest -q -n auto --dist worksteal -m "slow and not nightly and not e2e" $(ARGS)

@@ -112,10 +112,13 @@ def test_a_test_with_any_marks_is_run_by_one_part(folder: str, marks: tuple[str,
     assert len(parts) == 1
 
 
-def test_micro_benchmarks_run_once_and_beside_no_other_test() -> None:
+@pytest.mark.parametrize(("target", "folder"), [("micro", "tests/micro"), ("test-process", "tests/process")])
+def test_a_folder_that_make_test_leaves_out_is_a_part_of_its_own(target: str, folder: str) -> None:
     lines = (REPO / ".ci" / "run").read_text().splitlines()
-    assert [line.split()[1] for line in lines if line.startswith("part ") and "make micro" in line] == ["micro"]
-    assert re.search(r"\ntest: .*\n\t.*--ignore=tests/micro ", (REPO / "Makefile").read_text())
+    assert len([line for line in lines if line.startswith("part ") and f"make {target}" in line]) == 1
+    makefile = (REPO / "Makefile").read_text()
+    assert re.search(rf"\ntest: .*\n\t.*--ignore={folder} ", makefile)
+    assert re.search(rf"\n{target}: .*\n\t.*pytest.* {folder}\b", makefile)
 
 
 def worker(mib: int) -> Any:

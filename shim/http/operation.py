@@ -70,6 +70,8 @@ TEXTS: Mapping[str, int] = {
 """Maximum characters of a text, by name."""
 PLACES = frozenset({"directory", "cwd", "path", "filePath", "worktree"})
 """Members that name a file or a directory, which must lie in the roots of the person that sends them."""
+PROSE = frozenset({"text", "message", "title", "description", "arguments"})
+"""Members with words for a person or an agent. One that begins with `File:` names no file for this server to read."""
 ASKS = ("requestID", "permissionID", "formID")
 """Names of a route for an ask, whose session may be another one than the route's."""
 NAMED_DEPTH = 4
@@ -383,7 +385,7 @@ def _check_places(body: Any, directory: str, roots: Sequence[str]) -> None:
             stack.extend(cast("dict[str, Any]", value).items())
         elif isinstance(value, list):
             stack.extend((key, inner) for inner in cast("list[Any]", value))
-        elif isinstance(value, str) and value.lower().startswith("file:"):
+        elif isinstance(value, str) and key not in PROSE and value.lower().startswith("file:"):
             require_blocking(unquote(urlsplit(value).path) or directory, roots)
         elif isinstance(value, str) and key in PLACES:
             require_blocking(str(Path(directory, value)), roots)

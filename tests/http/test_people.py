@@ -187,6 +187,8 @@ async def test_a_body_may_not_name_what_lies_outside_of_the_roots(house: House) 
         status, text = await house.ask(method, path, headers, body)
         assert (status, SECRET in text) == (403, False), (path, text)
     assert (await house.ask("GET", "/file/content", headers, path="../other/secret.txt"))[1].count(SECRET) == 0
+    words = {"parts": [{"type": "text", "text": "File: ../other/secret.txt is what I mean"}]}
+    assert (await house.ask("POST", f"/session/{house.inside}/prompt_async", headers, words))[0] == 204
 
 
 async def test_an_ask_of_another_directory_is_not_answered_by_the_id_of_a_session_in_the_roots(house: House) -> None:
@@ -264,7 +266,7 @@ MOCK = {"providerID": "mock", "modelID": "mock"}
 
 
 def prompt_body(text: str) -> dict[str, Any]:
-    return {"parts": [{"type": "text", "text": text}], "model": MOCK}
+    return {"parts": [{"type": "text", "text": text}]}
 
 
 async def journal(house: House, session: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 from .support import webui
 from .support.bench import CLAUDE, MOCK, Bench, nightly
 from .support.browser import Browser
-from .support.children import wait_for
+from .support.children import connections_to, wait_for
 from .support.wire import texts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.server(*nightly(MOCK), CLAUDE, command="web")]
@@ -94,6 +94,27 @@ def test_a_reload_in_the_middle_of_a_turn_loses_nothing(server: Bench, browser: 
     webui.wait_for_turn_end(browser)
     (said,) = texts(server.api.messages(session))
     assert " ".join(said.split()) in " ".join(browser.text().split())
+
+
+def test_a_page_goes_on_with_the_next_server(server: Bench, browser: Browser) -> None:
+    """Without a reload: a permission that is open, and a text that grows, over `kill -9` of the server."""
+    if not server.real:
+        pytest.skip("a turn of the mock ends with its server")
+    webui.submit(browser, "[scene:bash:touch made.txt] make it")
+    browser.wait_text("Allow once", 40)
+    server.restart(kill=True)
+    wait_for(lambda: connections_to(server.shim.port) > 0, 40, "the page does not come back")
+    browser.click('button:text-is("Allow once")')
+    webui.wait_for_turn_end(browser)
+    assert (server.place.project / "made.txt").exists()
+    webui.submit(browser, "[scene:drip:120] say much")
+    browser.wait_text(r"word9\b", 40)
+    server.restart(kill=True)
+    browser.wait_text(r"word119\b", 60)
+    webui.wait_idle(browser)
+    said = texts(server.api.messages(webui.session_id(browser)))[-1]
+    assert " ".join(said.split()) in " ".join(browser.text().split())
+    assert {note["text"] for note in browser.notes() if note["kind"] == "pageerror"} <= {"TypeError: Failed to fetch"}
 
 
 @pytest.mark.nightly

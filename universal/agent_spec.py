@@ -184,16 +184,18 @@ class ConversationStore(NamedTuple):
 
     reader   returns the module that reads them, when needed; `command` continues one in the agent's own program, with {id}
     files    glob with {id} below the agent's own folder (`AgentRules.own_folder`): files of JSON lines
-    program  without files: returns what asks the program
-    foreign_rows  (new lines of a file, rows that it has returned) -> (rows of turns of another program, whether the last one is
-             over). None: it cannot tell them from its own
+    program  returns what asks the program: without files for all, with them for a removal
+    foreign_rows  (new lines of a file, rows that it has returned, `Codec.anchor`) -> (rows of turns of another program, whether
+             the last one is over). None: it cannot tell them from its own
+    at_rest  it can tell them only while no turn of its own runs
     """
 
     reader: Callable[[], ConversationReader]
     command: str
     files: str = ""
     program: Callable[[], ConversationProgram] | None = None
-    foreign_rows: Callable[[Sequence[bytes], Sequence[JsonObject]], tuple[Sequence[JsonObject], bool]] | None = None
+    foreign_rows: Callable[[Sequence[bytes], Sequence[JsonObject], str], tuple[Sequence[JsonObject], bool]] | None = None
+    at_rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)

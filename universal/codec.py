@@ -274,6 +274,8 @@ class Codec(Protocol):
     """The agent's offer, or None until it has reported it (for most after the handshake)."""
     native_session_id: str | None
     """The agent's own id of the conversation, as soon as it is known."""
+    anchor: str = ""
+    """The place of its last answer, where the conversation can be resumed (`AgentAbilities.rewinds`)."""
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """Return argv and environment. It looks up and starts nothing."""

@@ -222,6 +222,19 @@ POWERS = (
         _runs("conversations::test_a_search_in_the_tui_finds_opens_and_continues_one", "claude", "codex"),
     ),
     Power(
+        "A terminal goes on with it meanwhile: nothing is lost, and a sentence says so",
+        {
+            **_runs(
+                "conversations::test_a_terminal_that_goes_on_meanwhile_is_shown_and_the_agent_gets_it", "claude", "pi", "acp"
+            ),
+            **_runs("conversations::test_a_conversation_that_a_terminal_has_open_is_left_to_it", "codex"),
+            **_runs(
+                "conversations::test_a_notice_tells_that_the_terminal_prompted_an_agent_with_a_database",
+                "opencode",
+            ),
+        },
+    ),
+    Power(
         "A person's title reaches its own list",
         _runs("conversations::test_a_title_that_a_person_gives_follows", "claude", "codex", "opencode", "pi"),
         {"acp": "The protocol has no request for it."},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
@@ -104,7 +106,13 @@ def test_a_conversation_begun_here_goes_on_in_the_terminal(server: Bench, stream
     assert "the word magenta" in run_agent(server, "[scene:see:magenta] what?", "--resume", row["id"]), json.dumps(row)
 
 
-@pytest.mark.parametrize("server", [CLAUDE], indirect=True)
+def continue_in_terminal(server: Bench, id_: str, words: str) -> str:
+    if server.agent == CODEX:
+        return run_agent(server, "resume", id_, words)
+    return run_agent(server, words, "--resume" if server.agent in (CLAUDE, CLAUDE_ACP) else "--session", id_)
+
+
+@pytest.mark.parametrize("server", [CLAUDE, PI, CLAUDE_ACP], indirect=True)
 def test_a_terminal_that_goes_on_meanwhile_is_shown_and_the_agent_gets_it(server: Bench, stream: Stream) -> None:
     """Two writers at once, between turns and in one: our turn is not disturbed, and neither loses what the other said."""
     watch = Watch.on(server.api, stream)
@@ -112,7 +120,7 @@ def test_a_terminal_that_goes_on_meanwhile_is_shown_and_the_agent_gets_it(server
     (id_,) = [row["id"] for row in list_conversations(server) if row.get("sessionId") == watch.session]
     at = watch.prompt("[scene:slow_bash:6] one")
     watch.wait_tool("running", at)
-    run_agent(server, "[scene:text] indigo in the terminal", "--resume", id_)
+    continue_in_terminal(server, id_, "[scene:text] indigo in the terminal")
     stream.idle(watch.session, since=at)
     watch.wait_text("You said: indigo in the terminal", at)
     messages = watch.wait_for_end(at, idles=2)
@@ -123,9 +131,58 @@ def test_a_terminal_that_goes_on_meanwhile_is_shown_and_the_agent_gets_it(server
         "You said: indigo in the terminal",
     ]
     told = [event["properties"]["message"] for _, event in stream.events if event["type"] == "tui.toast.show"]
-    assert [words.partition(",")[0] for words in told] == ["Somebody goes on with this conversation in Claude Code's own program"]
+    name = COMMANDS[server.agent].partition(" ")[0]
+    assert [words.partition(",")[0] for words in told] == [f"Somebody goes on with this conversation in `{name}`"]
     at = watch.prompt("[scene:see:indigo] and now")
     assert "the word indigo" in texts(watch.wait_for_end(at))[-1]
+
+
+@pytest.mark.parametrize("server", [CLAUDE, PI], indirect=True)
+def test_the_next_process_goes_on_after_the_last_answer_here(server: Bench, stream: Stream) -> None:
+    """The terminal writes last, so that the file's end is on its branch, where nothing is of what was said here meanwhile."""
+    watch = Watch.on(server.api, stream)
+    watch.wait_for_end(watch.prompt("[scene:slow_bash:4] long enough for the file to be looked at"))
+    (id_,) = [row["id"] for row in list_conversations(server) if row.get("sessionId") == watch.session]
+    start = watch.stream.mark()
+    with ThreadPoolExecutor(1) as terminal:
+        running = terminal.submit(continue_in_terminal, server, id_, "[scene:slow_bash:6] turquoise")
+        wait_for(
+            lambda: any("turquoise" in json.dumps(r["body"]) for r in server.model.requests()), LISTED_S, "it does not begin"
+        )
+        stream.idle(watch.session, since=watch.prompt("[scene:text] remember indigo"))
+        assert "Done!" in running.result()
+    wait_for(lambda: watch.kinds(start).count("session.idle") == 2, LISTED_S, "what the terminal said is not shown")
+
+    def list_holders() -> list[Json]:
+        return [row for row in server.api.get("/v1/x-holders")["holders"] if row.get("session") == watch.session]
+
+    for pid in list_holders()[0]["pids"]:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not list_holders(), LISTED_S, "it does not end")
+    assert "Done!" in texts(server.api.messages(watch.session))[-1]
+    for word in ("indigo", "turquoise"):
+        stream.idle(watch.session, since=watch.prompt(f"[scene:see:{word}] and now"))
+        assert f"the word {word}" in texts(server.api.messages(watch.session))[-1]
+
+
+@pytest.mark.parametrize("server", [OPENCODE], indirect=True)
+def test_a_notice_tells_that_the_terminal_prompted_an_agent_with_a_database(server: Bench, stream: Stream) -> None:
+    watch = Watch.on(server.api, stream)
+    watch.wait_for_end(watch.prompt("[scene:text] remember magenta"))
+    (id_,) = [row["id"] for row in list_conversations(server) if row.get("sessionId") == watch.session]
+    continue_in_terminal(server, id_, "[scene:text] indigo in the terminal")
+    asked = len(server.model.requests())
+    messages = watch.wait_for_end(at := watch.prompt("[scene:see:indigo] and now"))
+    assert texts(messages)[1:] == ["I see 0 image(s), and the word indigo."]
+    assert len(server.model.requests()) == asked + 1, "nothing is answered twice"
+    assert (
+        "in another program. OpenCode knows what was said there"
+        in watch.stream.wait(lambda event: event["type"] == "tui.toast.show", since=at, timeout_s=LISTED_S)["properties"][
+            "message"
+        ]
+    )
+    watch.wait_for_end(at := watch.prompt("[scene:text] once more"))
+    assert [event for _, event in stream.events[at:] if event["type"] == "tui.toast.show"] == []
 
 
 @pytest.mark.parametrize("server", [CODEX], indirect=True)

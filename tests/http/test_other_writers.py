@@ -61,9 +61,9 @@ async def test_a_turn_of_another_program_is_shown_and_goes_along_with_the_next_p
         for events, key in ((one, "properties"), (two, "data")):
             while (event := await events.next())["type"] != "tui.toast.show":
                 pass
-            assert "in Claude Code's own program" in event[key]["message"]
+            assert "goes on with this conversation in `claude`" in event[key]["message"]
     (told,) = await status_items(server, session, "notice")
-    assert "in Claude Code's own program" in told["content"][0]["detail"]
+    assert "goes on with this conversation in `claude`" in told["content"][0]["detail"]
     append(tmp_path / "home", answer("a1", THEIRS, "said in the terminal"))
     await writers.look()
     assert len(await server.messages(session)) == 2, "it may go on"

@@ -7,7 +7,7 @@ said there is recorded as a turn that no agent knows, so that it goes along with
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,10 @@ import structlog
 from shim.agents.directory import Agent
 from shim.lib import disk
 from shim.sessions.index.manager import SessionManager
+from shim.sessions.prompts.prompt_dispatch import Answer
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.transfer.conversations import FILE_BYTES, files_of
-from universal.agent_spec import ConversationPrompt
+from universal.agent_spec import ConversationPrompt, ConversationStore
 from universal.events import EventType, ItemData
 from universal.items import TextPart
 from universal.lib.jsonvalue import JsonObject
@@ -31,9 +32,9 @@ log = structlog.get_logger()
 LOOK_EVERY_S = 2.0
 """Seconds between two looks at the files of sessions whose agent runs."""
 WRITTEN_ELSEWHERE = (
-    "Somebody goes on with this conversation in {agent}'s own program, while it is open here. What is said there is shown here "
-    "when that turn is over, and the agent gets it with your next prompt. That program does not read what is said here: close it "
-    "there, and open it again when you are done here."
+    "Somebody goes on with this conversation in `{program}`, while it is open here. What is said there is shown here when that "
+    "turn is over, and the agent gets it with your next prompt. That program does not read what is said here: close it there, "
+    "and open it again when you are done here."
 )
 
 
@@ -48,7 +49,10 @@ class _File:
 
 
 class OtherWriters:
-    """Looks at the conversations of all sessions whose agent runs, if it can tell its own lines from others'."""
+    """Looks at the conversations of all sessions whose agent runs, if it can tell its own lines from others'.
+
+    After a turn of others, the agent's next process continues after the last answer of this one, and not after theirs.
+    """
 
     def __init__(self, manager: SessionManager) -> None:
         self._manager = manager
@@ -69,9 +73,10 @@ class OtherWriters:
         self._files = {key: file for key, file in self._files.items() if key in at_work}
         if not at_work:
             return
-        lines = await asyncio.to_thread(self._read, {key: agent for key, (_, agent) in at_work.items()})
+        ready = {key for key, (actor, agent) in at_work.items() if not (_store(agent).at_rest and actor.main.machine.busy)}
+        lines = await asyncio.to_thread(self._read, {key: agent for key, (_, agent) in at_work.items()}, ready)
         for key, (actor, agent) in at_work.items():
-            if key in self._files:
+            if key in self._files and key in ready:
                 self._note(actor, agent, self._files[key], lines.get(key, ()))
 
     def _conversation(self, actor: SessionActor) -> tuple[SessionActor, Agent, tuple[str, str]] | None:
@@ -82,8 +87,10 @@ class OtherWriters:
         key = actor.main.id, native.id
         return (actor, agent, key) if actor.alive or (key in self._files and self._files[key].rows) else None
 
-    def _read(self, agents: Mapping[tuple[str, str], Agent]) -> dict[tuple[str, str], list[bytes]]:
-        """The lines that are new in each file. Blocking."""
+    def _read(
+        self, agents: Mapping[tuple[str, str], Agent], ready: Container[tuple[str, str]]
+    ) -> dict[tuple[str, str], list[bytes]]:
+        """The lines that are new in each file that is ready. Blocking."""
         lines = dict[tuple[str, str], list[bytes]]()
         for key, agent in agents.items():
             if (file := self._files.get(key)) is None:
@@ -91,7 +98,7 @@ class OtherWriters:
                     self._files[key] = _File(path, path.stat().st_size)
                 continue
             with suppress(OSError):
-                if file.path.stat().st_size != file.end:
+                if key in ready and file.path.stat().st_size != file.end:
                     with disk.open_file(file.path) as (opened, _):
                         opened.seek(file.end)
                         new, newline, _ = opened.read(FILE_BYTES).rpartition(b"\n")
@@ -100,13 +107,13 @@ class OtherWriters:
         return lines
 
     def _note(self, actor: SessionActor, agent: Agent, file: _File, lines: Sequence[bytes]) -> None:
-        store = agent.spec.abilities.conversations
-        assert store is not None
+        store = _store(agent)
         assert store.foreign_rows is not None
-        file.rows, is_over = store.foreign_rows(lines, file.rows)
+        codec = actor.process.codec
+        file.rows, is_over = store.foreign_rows(lines, file.rows, codec.anchor if codec is not None else "")
         if file.rows and not file.told:
             file.told = True
-            actor.main.status("notice", WRITTEN_ELSEWHERE.format(agent=agent.spec.title))
+            actor.main.status("notice", WRITTEN_ELSEWHERE.format(program=store.command.partition(" ")[0]))
         if file.rows and is_over and not lines and not actor.main.machine.busy:
             log.info("conversation.written_elsewhere", session_id=actor.main.id, agent=agent.spec.name)
             rows, file.rows, file.told = file.rows, (), False
@@ -114,9 +121,11 @@ class OtherWriters:
 
     def _record(self, actor: SessionActor, agent: Agent, rows: Sequence[JsonObject]) -> None:
         """Record turns of another program as one turn here, at once."""
-        state, deps, store = actor.main, self._manager.deps, agent.spec.abilities.conversations
-        assert store is not None
+        state, deps, store = actor.main, self._manager.deps, _store(agent)
         model = ModelRef(agent.spec.name, agent.catalogue.default_model or "default")
+        native, codec = actor.native.get(agent.spec.name), actor.process.codec
+        if native is not None and codec is not None and codec.anchor:  # until the agent answers again, and its lines are the last
+            native.resume_at, actor.dispatcher.answer = codec.anchor, Answer()
         with deps.changes.burst, state.journal:
             actor.begin_local_work(lambda: None)  # it is over before anybody could stop it
             for _, said in store.reader().events(rows, deps.ids.factory()):
@@ -128,3 +137,9 @@ class OtherWriters:
                 else:
                     state.fact(said)
             actor.end_local_work()
+
+
+def _store(agent: Agent) -> ConversationStore:
+    store = agent.spec.abilities.conversations
+    assert store is not None
+    return store

@@ -77,8 +77,6 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """A synthetic error message. It is reported with the result that follows, which repeats it."""
         self._resets_at = 0
         """When the limit that refuses work resets, in seconds since 1970; 0 while none does."""
-        self._anchor = ""
-        """uuid of the last message of the main transcript."""
         self._held: list[Msg] = []
         """A `result` that came before results of its calls, and lines about turns after it."""
         self._resumed = self._is_heard = False
@@ -229,7 +227,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         kind = wire.kind_of(message)
         self._is_heard = self._is_heard or kind not in _ANSWERS
         if kind == "assistant" and not message.get("parent_tool_use_id"):
-            self._anchor = get_text(message, "uuid")
+            self.anchor = get_text(message, "uuid")
         if self._held:
             if kind in _AFTER_RESULT:
                 self._held.append(message)
@@ -258,9 +256,9 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def _with_anchor(self, out: Signal) -> Signal:
         """Add to an answered prompt the place after which the transcript can continue (`LaunchOptions.resume_at`)."""
-        if not (out.input in (Input.DONE, Input.FAILED) and out.child is None and self._anchor):
+        if not (out.input in (Input.DONE, Input.FAILED) and out.child is None and self.anchor):
             return out
-        return replace(out, metadata={**(out.metadata or {}), "anchor": self._anchor})
+        return replace(out, metadata={**(out.metadata or {}), "anchor": self.anchor})
 
     # --- turns ----------------------------------------------------------------------------------------
 
@@ -365,7 +363,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
             yield from self._close(None)
             yield from self._report_errors(self._turns.end_without_result(subject), None)
             yield from self._await_idle()
-        elif sign == "end_turn" and subject == self._anchor and not self._open_calls():
+        elif sign == "end_turn" and subject == self.anchor and not self._open_calls():
             yield from self._close(None)
             yield from self._turns.rest()
         elif sign == "rest" and self._turns.is_resting:
@@ -402,7 +400,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         yield from self._transcript(msg).stream(event, msg)
         is_last = obj(event.get("delta")).get("stop_reason") == "end_turn" and not get_text(msg, "parent_tool_use_id")
         if is_last and not self._turns.has_states:
-            yield SetTimer(f"end_turn {self._anchor}", wire.ENDS["end_turn"].wait_s)
+            yield SetTimer(f"end_turn {self.anchor}", wire.ENDS["end_turn"].wait_s)
 
     def _show_error_line(self) -> Iterator[Output]:
         """Show an error message that no result repeats, because Claude goes on after it."""

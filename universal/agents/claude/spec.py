@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from universal.agent_spec import (
     EVERYTHING,
@@ -47,10 +48,17 @@ def _reader() -> ConversationReader:
     return transcripts
 
 
-def _foreign_rows(lines: Sequence[bytes], rows: Sequence[JsonObject]) -> tuple[Sequence[JsonObject], bool]:
+def _foreign_rows(
+    lines: Sequence[bytes], rows: Sequence[JsonObject], _anchor: str, entrypoint: str = ""
+) -> tuple[Sequence[JsonObject], bool]:
     from universal.agents.claude import transcripts
 
-    return transcripts.foreign_rows(lines, rows)
+    return transcripts.foreign_rows(lines, rows, entrypoint=entrypoint)
+
+
+CONVERSATIONS = ConversationStore(_reader, "claude --resume {id}", files="projects/*/{id}.jsonl", foreign_rows=_foreign_rows)
+ADAPTER_CONVERSATIONS = CONVERSATIONS._replace(foreign_rows=partial(_foreign_rows, entrypoint="sdk-ts"))
+"""Those of an adapter that runs Claude Code by its SDK for TypeScript (claude-agent-acp 0.101.0)."""
 
 
 CLAUDE = AgentSpec(
@@ -90,9 +98,7 @@ CLAUDE = AgentSpec(
         withheld_commands=WITHHELD_COMMANDS,
         setup=SetupUse(frozenset({"mcp", "subagents"}), text="start"),
         no_steering="",
-        conversations=ConversationStore(
-            _reader, "claude --resume {id}", files="projects/*/{id}.jsonl", foreign_rows=_foreign_rows
-        ),
+        conversations=CONVERSATIONS,
         structured="any",
         rewinds=True,
     ),

@@ -46,18 +46,20 @@ def events(rows: Sequence[Msg], ids: IdFactory) -> Iterator[ConversationEvent]:
     yield from _facts(codec, _END, at)
 
 
-def foreign_rows(lines: Sequence[bytes], rows: Sequence[Msg]) -> tuple[list[Msg], bool]:
+def foreign_rows(lines: Sequence[bytes], rows: Sequence[Msg], *, entrypoint: str = "") -> tuple[list[Msg], bool]:
     """(rows of turns that another program has written: `rows` and those of new lines, whether the last one is over).
 
-    Prompts of this server have uuids of version 5 (`wire.prompt_uuid`), those of other programs of version 4. Only a prompt has a
-    `promptSource` ("typed", "sdk"), so that no other line is parsed while there is none of somebody else.
+    Prompts of this server have uuids of version 5 (`wire.prompt_uuid`), those of other programs of version 4; those of an adapter
+    have its `entrypoint`. Only a prompt has a `promptSource` ("typed", "sdk"), so that no other line is parsed while there is
+    none of somebody else.
     """
     theirs = {get_text(row, "uuid"): row for row in rows}
     for line in lines:
         if theirs or b'"promptSource"' in line:
             for row in objects(line):
                 uuid, is_prompt = get_text(row, "uuid"), "promptSource" in row and bool(_prompt(row))
-                if (is_prompt and uuid[14:15] != "5") or (not is_prompt and get_text(row, "parentUuid") in theirs):
+                is_own = row.get("entrypoint") == entrypoint if entrypoint else uuid[14:15] == "5"
+                if (is_prompt and not is_own) or (not is_prompt and get_text(row, "parentUuid") in theirs):
                     theirs[uuid] = row
     said = [row for row in theirs.values() if row.get("type") in ("user", "assistant")]
     blocks = arr(obj(said[-1].get("message")).get("content")) if said else []

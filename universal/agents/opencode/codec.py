@@ -85,6 +85,12 @@ _CONFIG_CONTENT = "CONFIG_CONTENT"
 _TITLE_CHARS = 80
 UNDO_FAILED: Mapping[str, Json] = {"message": "OpenCode could not take back what was undone.", "code": "session_not_found"}
 """The server then begins a new conversation, and tells it what stays."""
+LOOK_BACK = 20
+"""Messages of its own that are looked at before a prompt, for those of another program."""
+WRITTEN_ELSEWHERE = (
+    "Somebody has gone on with this conversation in another program. {title} knows what was said there; it is not shown here. "
+    "A turn that runs in both may end without an answer: close the conversation there before you go on."
+)
 _OFFERS = ("/config/providers", "/config", "/command", "/agent")
 """Requests at the start, for the catalogue."""
 _LOADS_DIRECTORY = "/file?path="
@@ -266,6 +272,8 @@ class OpenCodeCodec(ServerCodec[Thread, Course]):
         """Send OpenCode the session's rules, if they have changed, and then the prompt."""
         wanted = _rules_for_engine(self._rules_of(prompt))
         if wanted == self._rules:
+            if self._main.thread.last:
+                yield self._request(f"since:{self._main.thread.last}", "GET", self._path(f"/message?limit={LOOK_BACK}"))
             yield self._send_prompt(prompt)
             return
         self._rules, self._prompt = wanted, prompt
@@ -323,6 +331,9 @@ class OpenCodeCodec(ServerCodec[Thread, Course]):
             self._unheard = "" if self._unheard == message else self._unheard
             if (key := self._steered.pop(message, None)) is not None:
                 yield Signal(Input.RETURNED, key=key)
+        elif purpose.startswith("since:") and good:
+            if self._main.thread.has_others(body, purpose.removeprefix("since:")):
+                yield self._ctx.status("notice", WRITTEN_ELSEWHERE.format(title=self.TITLE), {}, answer)
         elif purpose.startswith("unwanted:") and good:
             self._unwanted = [message for message in self._unwanted if message != purpose.removeprefix("unwanted:")]
         elif not good:

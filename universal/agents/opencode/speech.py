@@ -190,6 +190,13 @@ class Thread(kit.Items[ServerContext]):
             return
         self._users[native_id] = _User(self._early.pop(native_id, []), raw)
 
+    def has_others(self, messages: Json, last: str) -> bool:
+        """Whether these messages have a prompt after `last` of another program: its events do not come here."""
+        rows = [obj(obj(message).get("info")) for message in arr(messages)]
+        ids = [as_text(row.get("id")) for row in rows]
+        later = rows[ids.index(last) :] if last in ids else []
+        return any(row.get("role") == "user" and row.get("id") not in (self.own_prompts | self._users.keys()) for row in later)
+
     def emit_foreign_prompts(self) -> Iterator[Fact]:
         """Facts of user messages that are not our prompts: a subagent's task, or a text of OpenCode. Their parts have come."""
         for native_id, user in self._users.items():

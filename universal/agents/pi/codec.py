@@ -71,8 +71,10 @@ class PiCodec(kit.LineCodec[kit.Context]):
         """Id of the written prompt that is not answered."""
         self._unsettled: set[str] = set()
         """Ids of settings without an answer. Pi may begin a prompt before it has applied a setting that came just before."""
-        self._anchor = self._rewind = ""
-        """The entry of the last answered prompt, from `gate.ts`; the entry after which the conversation is cut."""
+        self._rewind = ""
+        """The entry after which the conversation is cut. `anchor` is that of the last answered prompt, from `gate.ts`."""
+        self._branch = frozenset[str]()
+        """The prompts after which Pi goes on. Its file may have others, which another Pi has written. Empty: all."""
         self._offers: dict[str, str] = {}
         """Key of a steered prompt that Pi has not taken in -> its text."""
         self._can_steer = self._is_clearing = False
@@ -320,7 +322,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
     def _rewound(self, kind: str, data: Msg, failure: str, msg: Msg) -> Iterator[Output]:
         """Go back to `_rewind`: Pi forks its conversation before the next prompt there. A new prompt waits for this."""
         if kind == "get_fork_messages":
-            entry = wire.after_anchor(data.get("messages"), self._rewind)
+            entry = wire.after_anchor(data.get("messages"), self._rewind, self._branch)
             failure = failure or ("" if entry is not None else "the prompt is not there any more")
             if entry:
                 yield self._setting("fork", entryId=entry)
@@ -468,8 +470,8 @@ class PiCodec(kit.LineCodec[kit.Context]):
 
     def _end_turn(self, msg: Msg, error: dict[str, Json] | None) -> Iterator[Output]:
         metadata: dict[str, Json] = {"usage": self._usage, "cost": self._cost} if self._usage else {}
-        if self._anchor:
-            metadata["anchor"] = self._anchor
+        if self.anchor:
+            metadata["anchor"] = self.anchor
         self._usage, self._cost, self._prompt, self._is_awaited = {}, 0.0, "", False
         self._has_begun = self._running = self._ending = self._retrying = self._stopping = False
         yield from self._asks.close()
@@ -555,7 +557,8 @@ class PiCodec(kit.LineCodec[kit.Context]):
     def _on_line(self, msg: Msg) -> Iterator[Output]:
         """Handle a status line of Pi's screen. Ours are from `gate.ts`, and from `mcp.ts`, whose rows are in Claude's form."""
         if get_text(msg, "statusKey") == wire.ANCHOR_KEY:
-            self._anchor = get_text(msg, "statusText")
+            if prompts := get_text(msg, "statusText").split():
+                self.anchor, self._branch = prompts[-1], self._branch or frozenset(prompts)
         elif get_text(msg, "statusKey") == SERVERS:
             report = self._servers.update(map(of_claude, arr(read_json(get_text(msg, "statusText")))), whole=True)
             if report is not None:

@@ -17,8 +17,16 @@ async function prepare(model) {
 }
 
 export default function (pi) {
-  // Older versions have no such module, and then nothing is prepared.
-  pi.on("session_start", (_event, ctx) => void prepare(ctx.model).catch(() => undefined));
+  // Which prompts of its file it goes on after, and which one was answered last, for an undo of a later one: see codec.py.
+  const tell = (ctx, count) => {
+    const prompts = ctx.sessionManager.getBranch().filter((e) => e.type === "message" && e.message.role === "user");
+    if (prompts.length) ctx.ui.setStatus("opencode-shim.prompt", prompts.slice(-count).map((e) => e.id).join(" "));
+  };
+
+  pi.on("session_start", (_event, ctx) => {
+    tell(ctx, Infinity);
+    void prepare(ctx.model).catch(() => undefined); // older versions have no such module, and then nothing is prepared
+  });
 
   pi.on("tool_call", async (event, ctx) => {
     if (UNCHECKED.has(event.toolName)) return undefined;
@@ -28,11 +36,7 @@ export default function (pi) {
     return { block: true, reason: (choice ?? "").replace(/^Deny(: )?/, "") || DENIED };
   });
 
-  // Which prompt of its file was answered last, for an undo of a later one: see pi.py.
-  pi.on("agent_end", async (_event, ctx) => {
-    const prompts = ctx.sessionManager.getBranch().filter((e) => e.type === "message" && e.message.role === "user");
-    if (prompts.length) ctx.ui.setStatus("opencode-shim.prompt", prompts[prompts.length - 1].id);
-  });
+  pi.on("agent_end", async (_event, ctx) => tell(ctx, 1));
 
   pi.registerTool({
     name: "question",

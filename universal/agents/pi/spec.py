@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from universal.agent_spec import (
@@ -19,6 +20,7 @@ from universal.agent_spec import (
 )
 from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
 from universal.codec import Codec, IdFactory
+from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Enforcement
 from universal.pi import SANDBOX
 from universal.setup import SetupUse
@@ -35,6 +37,12 @@ def _reader() -> ConversationReader:
     from universal.agents.pi import transcripts
 
     return transcripts
+
+
+def _foreign_rows(lines: Sequence[bytes], rows: Sequence[JsonObject], anchor: str) -> tuple[Sequence[JsonObject], bool]:
+    from universal.agents.pi import transcripts
+
+    return transcripts.foreign_rows(lines, rows, anchor)
 
 
 _OWN_FILES = (
@@ -89,7 +97,9 @@ PI = AgentSpec(
         command_sources=COMMANDS,
         setup=SetupUse(frozenset({"mcp"}), hides_skills="all"),
         no_steering="",
-        conversations=ConversationStore(_reader, "pi --session {id}", files="sessions/*/*_{id}.jsonl"),
+        conversations=ConversationStore(
+            _reader, "pi --session {id}", files="sessions/*/*_{id}.jsonl", foreign_rows=_foreign_rows, at_rest=True
+        ),
         rewinds=True,
     ),
     rules=AgentRules(

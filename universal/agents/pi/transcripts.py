@@ -15,7 +15,7 @@ from universal.agents.pi.codec import PiCodec
 from universal.agents.pi.tools import text_of
 from universal.agents.pi.wire import Msg
 from universal.codec import Fact, IdFactory
-from universal.lib.jsonline import get_text
+from universal.lib.jsonline import get_text, objects
 from universal.lib.jsonvalue import obj
 
 
@@ -47,9 +47,27 @@ def events(rows: Sequence[Msg], ids: IdFactory) -> Iterator[ConversationEvent]:
         yield from ((at, output) for output in codec.receive(json.dumps(line).encode()) if isinstance(output, Fact))
 
 
-def _path(rows: Sequence[Msg]) -> list[Msg]:
+def foreign_rows(lines: Sequence[bytes], rows: Sequence[Msg], anchor: str) -> tuple[list[Msg], bool]:
+    """(rows of turns that another Pi has written: `rows` and those of new lines, whether the last one is over).
+
+    `anchor` is the last prompt that the server's Pi has answered; it works on no other. A prompt that is not on the path to it is
+    of another Pi, and so is what follows that prompt.
+    """
+    entries = {get_text(row, "id"): row for row in objects(b"\n".join(lines))}
+    own = {get_text(row, "id") for row in _path([*entries.values()], anchor)} if anchor else set[str]()
+    theirs = {get_text(row, "id"): row for row in rows}
+    for id_, row in entries.items():
+        if id_ not in own and (_prompt(row) or get_text(row, "parentId") in theirs):
+            theirs[id_] = row
+    found = [*theirs.values()]
+    last = obj(found[-1].get("message")) if found else {}
+    return found, last.get("role") == "assistant" and last.get("stopReason") != "toolUse"
+
+
+def _path(rows: Sequence[Msg], last: str = "") -> list[Msg]:
+    """The rows from the first to this one, or to the last one."""
     entries = {get_text(row, "id"): row for row in rows if row.get("type") != "session"}
-    id_, path = next(reversed(entries), ""), list[Msg]()
+    id_, path = last or next(reversed(entries), ""), list[Msg]()
     while (row := entries.pop(id_, None)) is not None:
         path.append(row)
         id_ = get_text(row, "parentId")

@@ -6,6 +6,7 @@ Source: recordings of 0.73.1 and 0.87.1 (`compat_fixtures/agents/pi`), and the t
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, TypeAlias
 
 from universal.agents import kit
@@ -75,12 +76,13 @@ def kind_of(msg: Msg) -> str:
 
 
 ANCHOR_KEY = "opencode-shim.prompt"
-"""Key of the status line in which `gate.ts` reports the entry of the last answered prompt."""
+"""Key of the status line in which `gate.ts` reports the prompts after which Pi goes on; after each answer, the last one."""
 
 
-def after_anchor(messages: Json, anchor: str) -> str | None:
-    """The entry of the prompt after `anchor` in an answer to `get_fork_messages`. "" if it is the last, None if it is missing."""
-    ids = [get_text(obj(row), "entryId") for row in arr(messages)]
+def after_anchor(messages: Json, anchor: str, branch: Container[str]) -> str | None:
+    """The prompt of this branch after `anchor` in an answer to `get_fork_messages`. "": it is the last; None: it is missing."""
+    told = [get_text(obj(row), "entryId") for row in arr(messages)]
+    ids = [id_ for id_ in told if not branch or id_ in branch]
     return (*ids, "")[ids.index(anchor) + 1] if anchor in ids else None
 
 

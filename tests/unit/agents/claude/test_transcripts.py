@@ -118,3 +118,11 @@ def test_the_rows_of_another_programs_turn_are_found() -> None:
     whole, is_over = foreign_rows([*lines[6:], b"{"], begun)
     assert ([found["uuid"] for found in whole], is_over) == ([theirs, "e", "f", "h", "i"], True)
     assert lines_of(whole) == ["> theirs", "tool_call:completed", "tool_result:completed", "Theirs."]
+
+
+def test_an_adapter_knows_its_own_prompts_by_their_entrypoint() -> None:
+    rows = [
+        row("user", "a", None, "mine", promptSource="sdk", entrypoint="sdk-ts"),
+        row("user", "b", None, "theirs", promptSource="typed", entrypoint="cli"),
+    ]
+    assert foreign_rows([json.dumps(line).encode() for line in rows], (), entrypoint="sdk-ts") == ([rows[1]], False)

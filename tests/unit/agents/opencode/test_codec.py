@@ -438,8 +438,8 @@ def test_undone_messages_are_deleted_before_the_prompt() -> None:
     server.status("busy")
     server.assistant("msg_9", time={"created": 1, "completed": 2})
     server.status("idle")
-    [again] = requests(codec.send(Prompt(key="k2", text="more")))
-    assert again["path"].endswith("/prompt_async"), "once"
+    look, again = requests(codec.send(Prompt(key="k2", text="more")))
+    assert (look["method"], again["path"].rpartition("/")[2]) == ("GET", "prompt_async"), "nothing is deleted again"
 
 
 @pytest.mark.parametrize("body", [MESSAGES[:1], {"name": "UnknownError"}])

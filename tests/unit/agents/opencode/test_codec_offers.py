@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.unit.agents.opencode.test_codec import EVENT, SESSION, Server, requests
-from universal.codec import Interrupt, Output, Prompt, Signal
+from universal.codec import Fact, Interrupt, Output, Prompt, Signal
 from universal.opencode import message_id
 from universal.permissions import Rule
 from universal.turn import Input
@@ -73,7 +75,7 @@ def test_an_abort_gives_back_and_removes_what_was_not_answered() -> None:
     assert removal == ("DELETE", f"/session/{SESSION}/message/{TWO}")
     (again,) = requests(server.codec.send(Prompt(key="k4", text="four")))
     assert (again["method"], again["path"]) == removal, "the next prompt waits until it is gone"
-    (prompt,) = requests(server.answer(again, 404))
+    _, prompt = requests(server.answer(again, 404))
     assert prompt["body"]["parts"][0]["text"] == "four"
 
 
@@ -83,7 +85,7 @@ def test_a_message_is_removed_once() -> None:
     server.codec.send(Interrupt())
     (removal,) = [row for row in requests(end(server)) if row["method"] == "DELETE"]
     server.answer(removal)
-    (prompt,) = requests(server.codec.send(Prompt(key="k4", text="four")))
+    *_, prompt = requests(server.codec.send(Prompt(key="k4", text="four")))
     assert prompt["path"].endswith("/prompt_async")
 
 
@@ -93,3 +95,28 @@ def test_a_refused_prompt_and_one_under_other_rules_come_back_at_once() -> None:
     assert server.codec.may_steer
     other = Prompt(key="k3", text="three", session_rules=(Rule("edit", "*", "deny"),))
     assert server.codec.steer(other) == [Signal(Input.RETURNED, key="k3")]
+
+
+LAST, OURS, THEIRS = (
+    {"info": {"id": id_, "role": role}} for id_, role in (("msg_9", "assistant"), (THREE, "user"), ("msg_a", "user"))
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "has_notice"),
+    [
+        ([LAST, OURS], False),
+        ([LAST, OURS, THEIRS], True),
+        ([THEIRS, LAST, OURS], False),
+        pytest.param([THEIRS, OURS], False, id="what was last here is too long ago"),
+    ],
+)
+def test_the_next_prompt_brings_a_notice_about_another_programs_prompt(told: list[dict[str, Any]], *, has_notice: bool) -> None:
+    server = Server()
+    server.start_prompt()
+    server.assistant("msg_9", time={"created": 1, "completed": 2}, finish="stop")
+    server.status("idle")
+    look, prompt = requests(server.codec.send(Prompt(key="k3", text="three")))
+    assert (look["path"], prompt["body"]["messageID"]) == (f"/session/{SESSION}/message?limit=20", THREE)
+    notices = [out for out in server.answer(look, body=told) if isinstance(out, Fact)]
+    assert ["OpenCode knows what was said there" in str(notice.data) for notice in notices] == [True] * has_notice

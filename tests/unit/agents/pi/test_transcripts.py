@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 from universal.agent_spec import Conversation, ConversationPrompt
-from universal.agents.pi.transcripts import events, read
+from universal.agents.pi.transcripts import events, foreign_rows, read
 from universal.codec import Fact
 from universal.items import ItemKind
 
@@ -62,3 +63,23 @@ def test_prompts_answers_and_results_are_there_in_order() -> None:
 def test_only_the_last_branch_is_the_conversation() -> None:
     branch = [row("n1", "m5", "user", text("left")), row("n2", "m5", "user", text("gone on"))]
     assert lines_of([*ROWS, *branch])[-2:] == ["Done.", "> gone on"]
+
+
+def test_rows_of_another_pi_are_those_off_the_path_to_the_last_prompt_of_this_one() -> None:
+    rows = [
+        row("n1", "m5", "user", text("mine")),
+        row("t1", "m5", "user", text("theirs")),
+        row("n2", "n1", "assistant", text("Yours."), stopReason="stop"),
+        row("t2", "t1", "assistant", CALL, stopReason="toolUse"),
+        row("t3", "t2", "toolResult", text("Hello"), toolCallId="c1", toolName="read", isError=False),
+        row("t4", "t3", "assistant", text("Theirs."), stopReason="stop"),
+        row("n3", "n2", "user", text("mine again")),
+    ]
+    lines = [json.dumps(line).encode() for line in rows]
+    assert foreign_rows(lines[:1], (), "n1") == ([], False)
+    begun, is_over = foreign_rows(lines[:4], (), "n1")
+    assert ([found["id"] for found in begun], is_over) == (["t1", "t2"], False)
+    whole, is_over = foreign_rows([*lines[4:], b"{"], begun, "n3")
+    assert ([found["id"] for found in whole], is_over) == (["t1", "t2", "t3", "t4"], True)
+    assert lines_of(whole) == ["> theirs", "tool_call", "tool_result", "Theirs."]
+    assert foreign_rows(lines[1:2], (), "")[0] == [rows[1]], "before its first answer it has written no prompt"

@@ -259,7 +259,7 @@ class AgentDirectory:
             if offer is not None and offer.path == located.path and offer.stamp == stamp:
                 self._agents[spec.name] = Agent(spec, replace(located, version=offer.version), offer.catalogue)
                 self._has_offer[spec.name].set()
-            if located.why:
+            if located.why and not spec.program.shared_binaries:
                 self._has_offer[spec.name].set()
             if spec.program.transport == "stdio" and (not located.why or spec.program.shared_binaries):
                 self._ask(spec.name)

@@ -75,13 +75,13 @@ class FakeAgents:
         return self.get(name)
 
     def usable(self) -> Sequence[FakeAgent]:
-        return self._agents
+        return [agent for agent in self._agents if not agent.located.why]
 
     async def available(self) -> Sequence[FakeAgent]:
         return self._agents
 
     async def offer(self, name: str) -> FakeAgent | None:
-        return self.get(name)
+        return next((agent for agent in self.usable() if agent.spec.name == name), None)
 
     def list_agents(self) -> Sequence[FakeAgent]:
         return self._agents

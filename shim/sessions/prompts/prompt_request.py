@@ -162,8 +162,9 @@ async def _default_model(deps: SessionDeps, directory: str, config: OpenCodeConf
         agent = await _agent_there(deps, agent, directory, model_id, None)
     if agent is not None and _model(agent, model_id) is not None:
         return provider, model_id
-    names = [agent.spec.name for agent in agents.usable() if config.offers(agent.spec.name)]
-    return names[0] if names else agents.default().spec.name, ""
+    default = agents.default().spec.name
+    others = (agent.spec.name for agent in agents.usable() if config.offers(agent.spec.name))
+    return default if config.offers(default) else next(others, default), ""
 
 
 def _default_mode(config: OpenCodeConfig, modes: Sequence[str]) -> str:

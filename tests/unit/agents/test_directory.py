@@ -474,6 +474,16 @@ async def test_the_agent_of_the_programs_major_version_is_offered(machine: Machi
     assert (taken.usable, models(directory, "two")) == (True, ["m1"])
 
 
+async def test_an_agent_behind_http_is_asked_about_a_program_that_it_shares(machine: Machine) -> None:
+    """At the start nobody knows which of the two agents takes the program: only its version tells."""
+    two = spec("two", major=2, shared_binaries=("fake-agent",), transport="http")
+    machine.install(version="2.0.3")
+    directory = await machine.directory(spec("fake", major=1, major_hint="Take two."), two)
+    taken = await directory.offer("two")
+    assert taken is not None
+    assert (taken.usable, taken.located.version) == (True, "2.0.3")
+
+
 async def test_an_upgrade_to_another_major_version_is_noticed_before_the_start(machine: Machine) -> None:
     machine.install(version="1.9.0")
     directory = await machine.directory(spec("fake", major=1, major_hint="Take two."))

@@ -12,7 +12,7 @@ from shim.host.config.config_reader import Source
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.errors import InvalidRequest
 from shim.sessions.prompts.prompt_request import Choice, PromptRequest, choose
-from tests.fakes.agents_directory import FakeAgents, agent, services_for_choice
+from tests.fakes.agents_directory import FakeAgents, FakeLocated, agent, services_for_choice
 from tests.support.specs import change
 from universal.agents.acp.profiles import CATALOGUE
 from universal.codec import Catalogue, Model
@@ -105,6 +105,13 @@ async def test_the_configuration_chooses_for_prompts_that_name_nothing(
     """A project's file, which strangers may have written, makes nothing looser."""
     with nullcontext() if expected else pytest.raises(InvalidRequest, match='"disabled_providers" of opencode'):
         assert await choose_default(personal, project) == expected
+
+
+async def test_another_agent_does_not_answer_for_the_default_one_that_cannot_be_started() -> None:
+    missing = replace(agent("acp", "ACP", TOLD), located=FakeLocated(None, None, "acp is not on PATH."))
+    services = services_for_choice(FakeAgents(missing, agent("mock", "Mock", TOLD)))
+    with pytest.raises(InvalidRequest, match=r'Provider not found: "acp"\. acp is not on PATH\. Available: mock\.'):
+        await choose(services, Session(SessionRecord("ses_1"), "acp"), PromptRequest(()))
 
 
 async def test_a_disabled_mode_or_provider_takes_no_prompt_that_names_it() -> None:

@@ -109,6 +109,7 @@ def keys_to_ask(rules: Iterable[Rule]) -> frozenset[str]:
 def ask_first(keys: Iterable[str], content: str) -> str:
     """Return the configuration by which a fork of OpenCode asks for these permissions; "" for a `content` that is no object.
 
+    It has no question tool then: its ACP server passes no question on, and such a turn would not end by itself.
     In: `content`, the person's own configuration of the same variable. What the person denies or allows there or in files still
     counts: a fork reads `tools` before `permission`, the last entry counts, and the added `*` makes each key one of ours.
     """
@@ -123,7 +124,7 @@ def ask_first(keys: Iterable[str], content: str) -> str:
     permission = {"*": given} if isinstance(given, str) else obj(given)
     ours = [f"{key}*" for key in sorted(keys)]
     tools = {**dict.fromkeys(ours, True), **obj(own.get("tools"))}
-    return json.dumps({**own, "tools": tools, "permission": {**permission, **dict.fromkeys(ours, "ask")}})
+    return json.dumps({**own, "tools": tools, "permission": {**permission, **dict.fromkeys(ours, "ask"), "question": "deny"}})
 
 
 def modes_of(agents: Json, key: str) -> tuple[Mode, ...]:

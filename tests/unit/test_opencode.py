@@ -53,7 +53,7 @@ def test_a_fork_is_made_to_ask_for_what_rules_are_about() -> None:
     assert keys_to_ask(rules) == {"read", "grep", "github_*"}
     assert json.loads(ask_first({"github_*", "edit"}, "")) == {
         "tools": {"edit*": True, "github_**": True},
-        "permission": {"edit*": "ask", "github_**": "ask"},
+        "permission": {"edit*": "ask", "github_**": "ask", "question": "deny"},
     }
 
 
@@ -61,9 +61,9 @@ def test_a_fork_is_made_to_ask_for_what_rules_are_about() -> None:
 def test_a_persons_own_configuration_of_the_fork_comes_last(given: Json) -> None:
     own = {"model": "m", "tools": {"bash": False}, "permission": given}
     made = json.loads(ask_first({"edit"}, json.dumps(own)))
-    assert (made["model"], made["permission"]) == ("m", {"*": "deny", "edit*": "ask"})
+    assert (made["model"], made["permission"]) == ("m", {"*": "deny", "edit*": "ask", "question": "deny"})
     # The fork reads {**tools, **permission}, the last entry that matches counts.
-    assert list({**made["tools"], **made["permission"]}) == ["edit*", "bash", "*"]
+    assert list({**made["tools"], **made["permission"]}) == ["edit*", "bash", "*", "question"]
 
 
 @pytest.mark.parametrize("content", ["{,}", "[]", "3"])

@@ -114,8 +114,9 @@ class AcpCodec(kit.BaseCodec[Context]):
         if self._needs_all_asked(options.rules):
             self._asks.ask_always = ASK_ALWAYS
         env = dict(self._profile.env)
-        if (by := self._profile.asks_by) and (keys := keys_to_ask(options.rules)):
-            env |= {by: content} if (content := ask_first(keys, options.environment.get(by, ""))) else {}
+        if by := self._profile.asks_by:
+            content = ask_first(keys_to_ask(options.rules), options.environment.get(by, ""))
+            env |= {by: content} if content else {}
         if (own := options.setup.shim_server) is not None and self._profile.shows_servers:
             env[HEADER_VARIABLE] = own.headers["Authorization"]
         return LaunchSpec((options.binary, *self._profile.args), options.directory, env)

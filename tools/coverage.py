@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shim.lib.logging import configure
 from tools.generated_files import ROOT, settle
 
 if TYPE_CHECKING:
@@ -154,4 +155,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    configure("error", "console", sys.stderr)  # recordings of turns that fail are as they should be
     sys.exit(main(sys.argv[1:]))

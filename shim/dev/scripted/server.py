@@ -24,6 +24,10 @@ STOP_S = 0.5
 """Seconds for answers that still stream when the server stops."""
 
 
+DROP_AFTER_S = 0.5
+"""Seconds before a stream breaks. An agent that has read nothing of it takes the network to be gone, and Kilo waits for that."""
+
+
 def _sse(data: Body, event: str = "") -> bytes:
     head = f"event: {event}\n" if event else ""
     return f"{head}data: {json.dumps(data)}\n\n".encode()
@@ -38,6 +42,7 @@ async def _send(request: web.Request, frames: list[bytes], reply: Answer) -> web
             await response.write(frame)
             await asyncio.sleep(reply.pause_s)
         if reply.drop and request.transport is not None:
+            await asyncio.sleep(DROP_AFTER_S)
             request.transport.abort()
             return response
         if reply.hang:

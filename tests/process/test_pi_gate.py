@@ -29,14 +29,19 @@ RUN = """
 import gate from "./gate.mjs";
 const handlers = {};
 gate({ on: (event, handler) => { handlers[event] = handler; }, registerTool: () => {} });
-for (const model of [undefined, { id: "m" }]) handlers.session_start({}, { model });
+const branch = ["a", "b"].map((id) => ({ id, type: "message", message: { role: "user" } }));
+const ctx = { sessionManager: { getBranch: () => branch }, ui: { setStatus: (_, text) => console.log(JSON.stringify(text)) } };
+for (const model of [undefined, { id: "m" }]) handlers.session_start({}, { ...ctx, model });
+handlers.agent_end({}, ctx);
 """
+TOLD = ["a b", "a b", "b"]
+"""The prompts after which it goes on, of two starts, and the one that was answered."""
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs Node")
 
 
-def run(folder: Path) -> list[dict[str, object]]:
-    """Begin a session of the extension without a model, and one with; what its requests were. It must not fail."""
+def run(folder: Path) -> list[object]:
+    """Begin a session of the extension without a model, and one with; what it told and what its requests were."""
     shutil.copy(GATE, folder / "gate.mjs")
     (folder / "run.mjs").write_text(RUN)
     ended = subprocess.run([str(NODE), "run.mjs"], cwd=folder, capture_output=True, text=True, timeout=RUN_S, check=True)
@@ -49,11 +54,11 @@ def test_a_request_is_built_when_the_session_starts_and_never_sent(tmp_path: Pat
     package.mkdir(parents=True)
     (package / "package.json").write_text(json.dumps({"type": "module", "exports": {"./compat": "./compat.js"}}))
     (package / "compat.js").write_text(COMPAT)
-    assert run(tmp_path) == [{"model": "m", "key": "none", "dropped": ["onPayload", "fetch"]}]
+    assert run(tmp_path) == [*TOLD, {"model": "m", "key": "none", "dropped": ["onPayload", "fetch"]}]
 
 
 def test_an_older_pi_without_the_package_starts_all_the_same(tmp_path: Path) -> None:
-    assert run(tmp_path) == []
+    assert run(tmp_path) == TOLD
 
 
 SERVERS = """

@@ -19,13 +19,15 @@ from .support.bench import Bench, Watch, nightly
 from .support.matrix import ROWS, SECRET, TASK_WORDS, Ground, Row, TurnEvidence, rules
 from .support.matrix_drivers import ADOPTED_DRIVERS, DRIVERS
 from .support.network_log import OutgoingProxy
-from .support.places import ADOPTED
+from .support.places import ADOPTED, PATIENCE
 from .support.servers import configuration_file, configure
 from .support.wire import TURN_S as USUAL_TURN_S
 from .support.wire import Json, Stream
 
 NO_SANDBOX = find_tool(os.environ.get("PATH", os.defpath)).why
 TURN_S = max(90, USUAL_TURN_S)
+CASE_S = 400 * PATIENCE
+"""Three turns, each with the start of an agent."""
 
 
 def _cases(*, e2e: bool) -> list[object]:
@@ -192,21 +194,21 @@ def _is_switched_off(case: Case, row: Row) -> None:
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(CASE_S)
 @pytest.mark.parametrize(("agent", "mode", "action"), _cases(e2e=True))
 def test_rules_hold(case: Case) -> None:
     _holds(case)
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(CASE_S)
 @pytest.mark.parametrize(("agent", "mode", "action"), _cases(e2e=False))
 def test_rules_hold_in_the_whole_matrix(case: Case) -> None:
     _holds(case)
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(CASE_S)
 @pytest.mark.parametrize(("agent", "mode", "action"), _subagent_cases())
 @pytest.mark.parametrize("rule_action", ["deny", *nightly("ask")])
 def test_a_sessions_own_rule_holds_in_its_subagents(case: Case, agent: str, rule_action: str) -> None:
@@ -220,7 +222,7 @@ def test_a_sessions_own_rule_holds_in_its_subagents(case: Case, agent: str, rule
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(CASE_S)
 @pytest.mark.parametrize(
     ("agent", "mode", "action"),
     [
@@ -260,7 +262,7 @@ PATHS_OF_PI = {
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(CASE_S)
 @pytest.mark.parametrize(("agent", "mode", "action"), [pytest.param("pi", "bypass", "read", marks=pytest.mark.xdist_group("pi"))])
 def test_a_path_is_judged_as_the_agent_opens_it(case: Case) -> None:
     for spelling, (tool, arguments) in PATHS_OF_PI.items():

@@ -19,7 +19,7 @@ from universal.registry import agents
 
 from .support.agents import AGENTS
 from .support.bench import Bench, Watch, bench, nightly
-from .support.places import ADOPTED
+from .support.places import ADOPTED, PATIENCE
 from .support.servers import configuration_file, configure
 from .support.tui import tui
 from .support.wire import Json, Stream, tools
@@ -27,10 +27,10 @@ from .support.wire import Json, Stream, tools
 TOOL = find_tool(os.environ.get("PATH", os.defpath))
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(300 * PATIENCE),
     pytest.mark.skipif(bool(TOOL.why), reason=f"no sandbox can be made here: {TOOL.why}"),
 ]
-TURN_S = 120
+TURN_S = 120 * PATIENCE
 ASKS: dict[str, tuple[str, Json]] = {
     "permission.asked": ("permission", {"reply": "once"}),
     "question.asked": ("question", {"answers": [[WITHOUT]]}),

@@ -50,6 +50,8 @@ FILES = {"README.md": "Hello\n", "notes.txt": "one\ntwo\nthree\n"}
 
 ADOPTED = os.environ.get("E2E_AGENT", ""), os.environ.get("E2E_PROGRAM", "")
 """An agent of the registry and its program, where `make adopt` tries a version; ("", "") otherwise."""
+PATIENCE = 3 if ADOPTED[0] else 1
+"""Factor of the waits for an agent: some that `make adopt` tries take a minute of processor to start."""
 
 
 def program(name: str) -> str:

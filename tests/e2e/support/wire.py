@@ -16,11 +16,11 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from .children import wait_for
-from .places import ADOPTED
+from .places import PATIENCE
 
 Json = dict[str, Any]
 CALL_S = 60
-TURN_S = 180 if ADOPTED[0] else 60
+TURN_S = 60 * PATIENCE
 """Seconds that an event may take. An agent that `make adopt` brings may need 10 s of processor for its start alone."""
 
 

@@ -118,3 +118,28 @@ def test_a_prompt_can_be_removed_until_it_is_taken_in(server: Bench, stream: Str
     messages = watch.wait_for_end(at)
     assert texts_of_prompts(messages) == ["one"]
     assert answers(messages) == [("one", "This takes a while."), ("one", "Done!")]
+
+
+CHANGES = """export default function (pi) {
+  pi.on("input", (event) => {
+    if (event.text.includes("swallow")) return { action: "handled" };
+    return event.text.includes("shout") ? { action: "transform", text: event.text + " LOUD" } : { action: "continue" };
+  });
+}
+"""
+"""An extension of Pi's that handles some texts itself, and changes others."""
+
+
+@pytest.mark.parametrize("server", [PI], indirect=True)
+def test_an_extension_that_changes_or_handles_a_steered_prompt_holds_no_turn_open(server: Bench, stream: Stream) -> None:
+    folder = server.place.home / ".pi" / "agent" / "extensions"
+    folder.mkdir(exist_ok=True)
+    (folder / "changes.ts").write_text(CHANGES)
+    for word, said in (("shout", "You said: shout LOUD"), ("swallow", "Done!")):
+        watch = Watch.on(server.api, stream)
+        at = watch.prompt("[scene:slow_bash:3] one")
+        watch.wait_tool("running", at)
+        watch.prompt(f"[scene:text] {word}")
+        messages = watch.wait_for_end(at)
+        assert texts(messages) == ["This takes a while.", said]
+        assert [m["info"].get("error") for m in messages] == [None] * len(messages)

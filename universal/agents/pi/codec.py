@@ -78,6 +78,8 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._offers: dict[str, str] = {}
         """Key of a steered prompt that Pi has not taken in -> its text."""
         self._can_steer = self._is_clearing = False
+        self._end: Signal | None = None
+        """The end of a run, until Pi has told what is left of its queue."""
         self._delayed: Output | None = None
         """The prompt that waits for these answers."""
         self._has_begun = False
@@ -222,11 +224,24 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield self._command("clear_queue")
 
     def _on_queue(self, queue: Json, failure: str) -> Iterator[Output]:
-        """What Pi gives back. The echo of what it has taken in meanwhile came before, or comes."""
-        for key, words in reversed(tuple(self._offers.items())):
-            if failure or words in arr(queue):
+        """What Pi gives back. The echo of what it has taken in meanwhile came before, or comes.
+
+        An extension of the person's may have changed a text: then the last ones are meant. After the run no echo comes any more:
+        the rest is one that was changed and taken in, or that an extension has handled itself.
+        """
+        told, offered = arr(queue), tuple(self._offers)
+        strange = [key for key in offered if self._offers[key] not in told]
+        count = len(told) - (len(offered) - len(strange))
+        back = set(offered) - set(strange[: len(strange) - max(count, 0)])
+        for key in reversed(offered):
+            if failure or key in back:
                 del self._offers[key]
                 yield Signal(Input.RETURNED, key=key)
+        if self._end is not None:
+            yield from (Signal(Input.TAKEN, key=key) for key in self._offers)
+            yield self._end
+            self._offers.clear()
+            self._end = None
 
     def _setting(self, kind: str, purpose: str = "", **fields: Json) -> Output:
         line = self._command(kind, purpose, **fields)
@@ -477,9 +492,13 @@ class PiCodec(kit.LineCodec[kit.Context]):
         yield from self._asks.close()
         yield from self._take_back()
         if error is None:
-            yield Signal(Input.DONE, metadata=metadata or None)
+            end = Signal(Input.DONE, metadata=metadata or None)
         else:
-            yield Signal(Input.FAILED, error=error, aborted=error.get("code") == "aborted", metadata=metadata or None)
+            end = Signal(Input.FAILED, error=error, aborted=error.get("code") == "aborted", metadata=metadata or None)
+        if self._is_clearing or any(kind == "clear_queue" for kind, _ in self._waiting.values()):
+            self._end = end
+        else:
+            yield end
 
     def _on_retry(self, msg: Msg) -> Iterator[Output]:
         self._ending, self._retrying = False, True

@@ -583,3 +583,18 @@ def test_a_refused_steer_comes_back_and_an_old_pi_gets_none() -> None:
     story.hears({"id": line["id"], "type": "response", "command": "steer", "success": False, "error": "no"})
     assert offers_of(story) == [(Input.RETURNED, "two")]
     assert not make_offers("0.73.1").codec.may_steer
+
+
+def test_a_steered_prompt_that_an_extension_handles_or_changes_holds_no_turn_open() -> None:
+    story = make_offers()
+    lines = story.hears(echo("one"), echo("TWO, CHANGED"), {"type": "agent_settled"})
+    story.answers(lines[-1], steering=[], followUp=[])
+    assert offers_of(story) == [(Input.TAKEN, "two"), (Input.TAKEN, "three")]
+
+
+def test_a_recall_brings_back_what_an_extension_changed() -> None:
+    story = make_offers()
+    story.hears(echo("two"))
+    (clear,) = Story._lines(story.codec.recall("three"))
+    story.answers(clear, steering=["THREE, CHANGED"], followUp=[])
+    assert offers_of(story) == [(Input.TAKEN, "two"), (Input.RETURNED, "three")]

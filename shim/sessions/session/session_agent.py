@@ -375,8 +375,9 @@ class SessionAgent:
 
     def _on_timer(self, key: str) -> None:
         self._timers.pop(key, None)
-        if self.codec is not None and (outputs := self.codec.on_timer(key)):  # else what it waited for has come
-            log.info("agent.timer", session_id=self._session_id, agent=self.agent, timer=key)
+        if self.codec is not None:
+            if outputs := self.codec.on_timer(key):  # else what it waited for has come, or it takes in prompts now
+                log.info("agent.timer", session_id=self._session_id, agent=self.agent, timer=key)
             self._listener.on_outputs(outputs)
 
     def _cancel_timers(self) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from tests.support.opencode1_views import view
 from tests.support.scripted_model import World, ask
+from universal.codec import SetTimer
 from universal.session.user_prompt import PromptDetails
 
 
@@ -117,6 +119,20 @@ async def test_a_prompt_is_offered_as_soon_as_the_agent_can_take_it(w: World) ->
     await ask(w, session, "second")
     w.agent.steers = True
     w.agent.text("one")
+    assert offers(w) == ["second"]
+
+
+async def test_a_timer_alone_shows_that_the_agent_can_take_a_prompt(w: World) -> None:
+    """An ACP agent takes one in when its call has run for a second, in which it says nothing."""
+    calls: list[Callable[[], None]] = []
+    w.manager.deps.call_later = lambda _delay_s, call: (calls.append(call), asyncio.get_running_loop().call_later(0, int))[1]
+    session = w.session()
+    await ask(w, session, "first")
+    await ask(w, session, "second")
+    w.agent.says(SetTimer("steady", 1.0))
+    w.agent.steers = True
+    assert offers(w) == []
+    calls[-1]()
     assert offers(w) == ["second"]
 
 

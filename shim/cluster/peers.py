@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from shim.lib.errors import ServerLost
 from shim.sessions.placement import Need
 from shim.store.servers import ServerRef
 from shim.telemetry.meters import Histogram
@@ -171,11 +172,18 @@ Handle: TypeAlias = Callable[[Command], AbstractAsyncContextManager[Answer]]
 """Does a command."""
 
 
+class PipeEnded(ServerLost):
+    """The other end sends no more, or is lost. What it has sent before can still be received."""
+
+
 class Pipe(Protocol):
     """One end of a two-way stream of messages between two servers."""
 
     async def send(self, message: bytes) -> None:
-        """Send a message. Waits while the other end does not take what was sent before. Raises ServerLost, StoreError."""
+        """Send a message. Waits while the other end does not take what was sent before.
+
+        Raises PipeEnded, ServerLost if the other end takes nothing for long, and StoreError.
+        """
         ...
 
     async def receive(self) -> bytes | None:

@@ -122,6 +122,8 @@ ANSWER_CHARS = 300
 """Maximum bytes of another server's answer in an error."""
 TAKE_OVER_S = 15.0
 """Maximum seconds that a request waits until the sessions of a dead server have another one."""
+LOOK_AGAIN_S = 0.25
+"""Seconds between two looks for it."""
 MOVES = 2
 """So often a request is placed again whose session its owner has given up or lost meanwhile."""
 SWITCHING_PROTOCOLS = 101
@@ -448,9 +450,10 @@ async def _answer_after_loss(request: web.Request, handler: Handler, relay: Rela
     while True:
         try:
             return await _answer(request, handler, relay)
-        except ServerLost as error:  # after about a second, in which the server was asked again
+        except ServerLost as error:
             if error.was_heard or monotonic() > end:
                 raise
+        await asyncio.sleep(LOOK_AGAIN_S)
         await request.app[SERVICES].sessions.others.look_now()
 
 
@@ -466,7 +469,7 @@ async def _answer(request: web.Request, handler: Handler, relay: Relay) -> web.S
             raise
         if not server.pid:
             problem = f"Another server has taken session {error.session_id} and is gone. Try again in some seconds."
-            raise ServerLost(problem) from error
+            raise ServerLost(problem, was_heard=False) from error
     except (PermissionNotFound, QuestionNotFound) as error:
         server = await request.app[SERVICES].sessions.others.owner_of_request(error.request_id)
         if server is None:

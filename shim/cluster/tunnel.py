@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
-from shim.cluster.peers import Headers, Pipe
+from shim.cluster.peers import Headers, Pipe, PipeEnded
 from shim.http.terminal import INPUT_LIMIT_BYTES, PING_S, SEND_S, STOP_S, Socket, close_socket
 from shim.lib.errors import ServerLost, StoreError
 
@@ -74,6 +74,8 @@ async def join(socket: Socket, pipe: Pipe, cut_off: Callable[[], None]) -> None:
             await pipe.send(_frame(message))
             if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 break
+    except PipeEnded:  # what has come before the end is shown first, with its close: a person may type while a shell ends
+        await asyncio.wait([arriving])
     except (ServerLost, StoreError) as error:
         await close_socket(socket, LOST, _short(str(error)), cut_off)
     finally:

@@ -310,6 +310,7 @@ async def test_a_session_whose_new_owner_is_gone_too_is_to_be_asked_for_again(
 
     monkeypatch.setattr(relay_module, "is_authorized", lambda request: True)
     monkeypatch.setattr(relay_module, "hosts_of", hosts_of)
+    monkeypatch.setattr(relay_module, "TAKE_OVER_S", -1)
     request = make_mocked_request("GET", "/session", app=apps[0])
     with pytest.raises(ServerLost, match="has taken session ses_a and is gone"):
         await forward(request, handle)

@@ -21,7 +21,7 @@ from shim.cluster.nats.connection import Connection, Parcel
 from shim.cluster.nats.journals import Journals
 from shim.cluster.nats.layout import Layout
 from shim.cluster.nats.leases import Leases
-from shim.cluster.peers import Accept, Answer, Command, Growth, Handle, Node, Offer, Overview, Pipe
+from shim.cluster.peers import Accept, Answer, Command, Growth, Handle, Node, Offer, Overview, Pipe, PipeEnded
 from shim.lib.errors import ServerLost, StoreError
 from shim.store.servers import ServerRef
 
@@ -212,11 +212,12 @@ class JetStreamPeers:
 
 # Two-way streams of messages between two servers, over NATS. Both ends are the same (`_End`).
 #
-# asker -> PREFIX.pipe.SERVER a command; `reply` is the inbox of the asker end -> inbox of the other Number: a piece of a message
-# (More: it goes on), `taken` with the cost of what was taken so far, `beat` each BEAT_S, `end` with a reason, which is empty if
-# all is well
+# asker -> PREFIX.pipe.SERVER   a command; `reply` is the inbox of the asker
+# end   -> inbox of the other   Number: a piece of a message (More: it goes on), `taken` with the cost of what was taken so far,
+#                               `beat` each BEAT_S with the same, because a `taken` may be lost while NATS is away,
+#                               `end` with a reason, which is empty if all is well
 #
-# An end has at most WINDOW on its way that the other one has not taken. Nothing is sent twice: a missing piece ends the stream,
+# An end has at most WINDOW on its way that the other one has not taken. No piece is sent twice: a missing one ends the stream,
 # and so do SILENCE_S without a beat, and NATS's word that nobody listens any more, which comes at the next beat after a death.
 
 log = structlog.get_logger(__name__)
@@ -358,7 +359,7 @@ class _End:
             except TimeoutError:
                 raise ServerLost(f"{self._label} reads too slowly.") from None
             if self._is_over:
-                raise ServerLost(self._loss or f"{self._label} has ended the stream.")
+                raise PipeEnded(self._loss or f"{self._label} has ended the stream.")
             self._number += 1
             self._sent += len(part) + PIECE_COST
             await self._publish(str(self._number), part, {MORE: "1"} if index < len(parts) else {})
@@ -391,7 +392,7 @@ class _End:
         while not self._is_over:
             try:
                 if now() >= beat:
-                    await self._publish(BEAT, b"")
+                    await self._publish(BEAT, str(self._taken).encode())
                     beat = now() + BEAT_S
                 async with asyncio.timeout_at(beat):
                     parcel = await self._parcels.get()
@@ -412,7 +413,7 @@ class _End:
         elif number == END:
             reason = parcel.data.decode(errors="replace")
             await self._finish(f"{self._label} {reason}." if reason else "")
-        elif number == TAKEN:
+        elif number == TAKEN or (number == BEAT and parcel.data):  # without data: the first beat, and those of older versions
             async with self._changed:
                 self._acknowledged = int(parcel.data)
                 self._changed.notify_all()

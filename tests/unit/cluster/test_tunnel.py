@@ -12,6 +12,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse, ClientWSTimeout, WSM
 from aiohttp.test_utils import TestServer
 
 from shim.cluster import tunnel
+from shim.cluster.peers import PipeEnded
 from shim.cluster.tunnel import Head, decode_head, encode_head, join, socket_of_client
 from shim.lib.errors import ServerLost
 
@@ -143,6 +144,29 @@ async def test_a_stream_that_ends_without_a_close_closes_the_socket() -> None:
         pipe.messages.put_nowait(None)
         message = await socket.receive()
     assert (message.type, message.data) == (WSMsgType.CLOSE, tunnel.LOST)
+
+
+async def test_the_last_output_is_shown_to_a_person_who_types_while_the_shell_ends() -> None:
+    class ShellAtItsEnd(FakePipe):
+        """It is over, and what came before is read after a send has failed."""
+
+        has_failed = asyncio.Event()
+
+        async def send(self, message: bytes) -> None:
+            self.has_failed.set()
+            raise PipeEnded("The server one has ended the stream.")
+
+        async def receive(self) -> bytes | None:
+            await self.has_failed.wait()
+            return await super().receive()
+
+    pipe = ShellAtItsEnd()
+    for frame in (b"Tlogout", b'C{"code": 1000, "reason": "done"}'):
+        pipe.messages.put_nowait(frame)
+    async with socket_to(pipe) as socket:
+        await socket.send_str("exit\nls\n")
+        messages = [await socket.receive() for _ in range(2)]
+    assert [(message.type, message.data) for message in messages] == [(WSMsgType.TEXT, "logout"), (WSMsgType.CLOSE, 1000)]
 
 
 async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

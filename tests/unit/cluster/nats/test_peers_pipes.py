@@ -10,7 +10,7 @@ import pytest
 
 from shim.cluster.nats import peers
 from shim.cluster.nats.store import JetStreamStore
-from shim.cluster.peers import Command, Pipe
+from shim.cluster.peers import Command, Pipe, PipeEnded
 from shim.lib.errors import ServerLost
 from shim.store.servers import ServerRef
 
@@ -173,6 +173,41 @@ async def test_a_lost_piece_ends_a_stream(store: JetStreamStore, other_store: Je
     async with stream(store, other_store) as pipe:
         with pytest.raises(ServerLost, match="was lost on its way"):
             await pipe.receive()
+
+
+async def test_a_lost_acknowledgement_stops_nothing(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NATS was away for a moment. Without the next beat the sender would wait until it takes the reader for stuck."""
+    publish = peers._End._publish  # pyright: ignore[reportPrivateUsage]
+
+    async def lose(self: peers._End, number: str, payload: bytes, headers: dict[str, str] | None = None) -> None:  # pyright: ignore[reportPrivateUsage]
+        if number != peers.TAKEN:
+            await publish(self, number, payload, headers)
+
+    async def fill(command: Command, pipe: Pipe) -> None:
+        for _ in range(3):
+            await pipe.send(b"x" * peers.WINDOW)
+
+    monkeypatch.setattr(peers._End, "_publish", lose)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(peers, "BEAT_S", 0.05)
+    await other_store.peers.accept(fill)
+    async with stream(store, other_store) as pipe:
+        assert [len(await pipe.receive() or b"") for _ in range(4)] == [peers.WINDOW] * 3 + [0]
+
+
+async def test_the_last_words_are_received_after_the_end(store: JetStreamStore, other_store: JetStreamStore) -> None:
+    async def speak(command: Command, pipe: Pipe) -> None:
+        await pipe.send(b"last words")
+
+    await other_store.peers.accept(speak)
+    async with stream(store, other_store) as pipe:
+        with pytest.raises(PipeEnded):
+            while True:
+                await pipe.send(b"input")
+                await asyncio.sleep(0)
+        assert await pipe.receive() == b"last words"
+        assert await pipe.receive() is None
 
 
 async def test_a_server_that_does_not_live_is_a_clear_error(store: JetStreamStore, other_store: JetStreamStore) -> None:

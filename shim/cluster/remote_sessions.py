@@ -49,6 +49,7 @@ class _Remote(Reading):
     has_begun  nothing before `begin` is left to be read
     task       reads what is new
     is_due     there is something new that the task has not begun to read
+    is_failing  the last try to read it failed
     """
 
     is_live: bool = False
@@ -56,6 +57,7 @@ class _Remote(Reading):
     has_begun: bool = False
     task: asyncio.Task[None] | None = None
     is_due: bool = False
+    is_failing: bool = False
 
     @property
     def is_idle(self) -> bool:
@@ -126,6 +128,11 @@ class RemoteSessions(StoredSessions[_Remote]):
         """Whether the session's events are published as they come."""
         remote = self._remotes.get(session_id)
         return remote is not None and remote.is_live
+
+    def is_failing(self, session_id: str) -> bool:
+        """Whether a session cannot be read, as far as it was tried."""
+        remote = self._remotes.get(session_id)
+        return remote is not None and remote.is_failing
 
     def _last_live(self, session_id: str) -> int | None:
         """The last event of a live session that was published here. None for other sessions."""
@@ -278,8 +285,10 @@ class RemoteSessions(StoredSessions[_Remote]):
             try:
                 async with remote.lock:
                     await self._advance(entry, remote)
+                remote.is_failing = False
             except (StoreError, SessionElsewhere, SessionNotFound) as error:
                 log.warning("remote_session.not_read", session_id=entry.record.id, error=str(error))
+                remote.is_failing = True
                 if remote.is_live:  # perhaps no growth comes any more
                     await asyncio.sleep(AGAIN_S)
                     remote.is_due = True

@@ -113,14 +113,16 @@ class Replays:
         """Wait until this server has shown all that is stored and that the client has seen, since it reads all anew here.
 
         Else it would get the end of a turn again that it has seen. What it has seen of a session that is not stored yet is waited
-        for too, but it may never be. Raises StoreUnavailable if this server stays behind what is stored.
+        for too, but it may never be. Raises StoreUnavailable if this server stays behind what is stored, but for sessions that it
+        cannot read.
         """
         newest = await self._peers.newest()
         seen = decode_viewpoint(last_event_id) or Viewpoint(0)
         await self._catch_up(
             Viewpoint(newest, tuple(progress for progress in seen.sessions if not self._is_lost(progress))), ANEW_S
         )
-        if self._places.position < newest:
+        unshown = [session_id for session_id in self._places.unshown(newest) if not self._remotes.is_failing(session_id)]
+        if self._places.position < newest or unshown:
             raise StoreUnavailable("This server has not read yet what the others have stored. Try again, or at another server.")
 
     async def _catch_up(self, viewpoint: Viewpoint, limit_s: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -97,6 +97,7 @@ def replays_at(
     epoch: int = 1,
     is_loaded: bool = False,
     newest: int = 0,
+    failing: Collection[str] = (),
 ) -> Replays:
     """Another server, which has shown what `shown` says, and nothing of other sessions."""
     record = SimpleNamespace(id="ses_a", directory="/srv")
@@ -104,7 +105,10 @@ def replays_at(
     index: Any = MagicMock(find=lambda session_id: entry, agent_of=lambda session_id: "mock")
     index.__contains__.return_value = True
     remotes: Any = SimpleNamespace(
-        last_published=(shown or {}).get, read_words=read_words, note_replayed=lambda session_id, last: None
+        last_published=(shown or {}).get,
+        read_words=read_words,
+        note_replayed=lambda session_id, last: None,
+        is_failing=failing.__contains__,
     )
     nothing: Any = None
     peers: Any = SimpleNamespace(
@@ -226,6 +230,19 @@ async def test_a_client_reads_everything_again_where_all_is_shown_that_is_stored
         await replays.catch_up("local.1")
     await replays.catch_up("local.1")
     assert places.position == 2
+
+
+async def test_a_server_that_has_not_shown_all_that_it_heard_of_refuses_a_full_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine reads a journal for longer than a client waits, and the client would get its events twice."""
+    monkeypatch.setattr(replays_module, "ANEW_S", 0.1)
+    places = note(("ses_a", 1, 4, 1))
+    places.note(Growth("ses_a", 5, 6, 2, 1), 4)
+    with pytest.raises(StoreUnavailable, match="has not read yet"):
+        await replays_at(places, newest=2).catch_up("local.2")
+    await replays_at(places, newest=2, failing=["ses_a"]).catch_up("local.2")  # of one session, and not of all
+    for sequence in (5, 6):
+        publish(places, "ses_a", sequence, is_stored=True)
+    await replays_at(places, newest=2).catch_up("local.2")
 
 
 async def test_a_client_reads_everything_again_where_all_is_shown_that_it_has_seen() -> None:

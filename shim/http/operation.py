@@ -176,7 +176,8 @@ class Ctx:
     async def list_sessions(self, search: str | None, *, mixed: bool = True) -> Sequence[SessionRecord]:
         """The sessions that a list shows, the last changed first; those of the agents' own programs are mixed in, or follow."""
         services = self.services
-        sessions = await visible_sessions(services.sessions.index.newest_first(), self.roots)
+        words = search or (self.person.name if self.person.is_alone else "")
+        sessions = await visible_sessions(services.sessions.index.newest_first(words), self.roots)
         if self.person.is_alone:
             sessions = [record for record in sessions if record.owner == self.person.name]
         more = await services.native_sessions.records(self.directory, search) if self.person.may("admin") else ()

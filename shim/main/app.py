@@ -39,6 +39,7 @@ from shim.processes.process_family import end_owned
 from shim.routes import EARLY, application, modules
 from shim.store.base import TERMINALS, Store
 from shim.store.ownership import Ownership
+from shim.store.rows import may_be_busy
 from shim.telemetry.meters import Meters
 from shim.telemetry.spans import spans
 
@@ -104,7 +105,7 @@ async def _needs_backend(store: Store) -> bool:
     ownership = store.ownership
     if ownership.sessions_move or ownership.is_shared():
         return True
-    return any(row.data.get("busy") for row in await store.sessions()) or bool(await store.values(TERMINALS))
+    return any(map(may_be_busy, await store.sessions())) or bool(await store.values(TERMINALS))
 
 
 async def _wait_for_servers(ownership: Ownership) -> None:

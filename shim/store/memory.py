@@ -9,7 +9,7 @@ from typing import Any
 from shim.lib.errors import StoreError
 from shim.store.base import Checkpoint
 from shim.store.ownership import Ownership
-from shim.store.rows import EventRow, SessionRow, dump, event_of, event_rows, follow, is_cut, load
+from shim.store.rows import EventRow, JsonText, SessionRow, dump, event_of, event_rows, follow, is_cut, load
 from universal.events import UniversalEvent
 
 
@@ -103,7 +103,7 @@ class MemoryStore:
 
     async def sessions(self) -> list[SessionRow]:
         self._check_open()
-        return [replace(row, data=load(data, f"session {row.id}")) for row, data in self._sessions.values()]
+        return [replace(row, data=JsonText(data, row.id)) for row, data in self._sessions.values()]
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal from `after` on, at most `limit` events."""

@@ -6,9 +6,10 @@ JSON is the form that Python's `json` reads: lone surrogates, NaN and integers o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from sys import intern
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -37,6 +38,34 @@ _NO_JSON = ("NaN", "Infinity")
 """Values that stored texts may hold and JSON on the wire may not."""
 
 
+class JsonText(Mapping[str, Any]):
+    """The JSON of a session's row, decoded when something of it is asked for.
+
+    Raises StoreError then if it is damaged.
+    """
+
+    __slots__ = ("_session_id", "_value", "text")
+
+    def __init__(self, text: str, session_id: str) -> None:
+        self.text = text
+        self._session_id = session_id
+        self._value: dict[str, Any] | None = None
+
+    def _decode(self) -> dict[str, Any]:
+        if (value := self._value) is None:
+            value = self._value = load(self.text, f"session {self._session_id}")
+        return value
+
+    def __getitem__(self, key: str) -> Any:
+        return self._decode()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._decode())
+
+    def __len__(self) -> int:
+        return len(self._decode())
+
+
 @dataclass(frozen=True, slots=True)
 class SessionRow:
     """The row of a session. `data`: JSON with its title, agent and so on."""
@@ -48,6 +77,18 @@ class SessionRow:
     created_ms: int
     updated_ms: int
     data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def text_of_data(row: SessionRow) -> str:
+    """The JSON text of a row's data. Raises StoreError if it is no JSON."""
+    return row.data.text if isinstance(row.data, JsonText) else dump(dict(row.data), f"session {row.id}")
+
+
+def may_be_busy(row: SessionRow) -> bool:
+    """Whether a turn may have run in a session when its row was written. Decodes only what it cannot read otherwise."""
+    if isinstance(row.data, JsonText) and '"busy":true' not in row.data.text and '"busy":false' in row.data.text:
+        return False
+    return bool(row.data.get("busy"))
 
 
 class EventRow(NamedTuple):
@@ -264,3 +305,34 @@ def need_whole(sequences: list[int], session_id: str, after: int, limit: int | N
             f"Event {missing} of session {session_id} is not found. The file of the journal is damaged. Nothing was changed."
             " Restore it from a backup; `sqlite3 FILE .recover` may save what is left."
         )
+
+
+# --- cells of SQLite -------------------------------------------------------------------------------------------
+
+
+def bind(cells: Sequence[str | int | None]) -> list[str | bytes | int | None]:
+    """Convert cells to SQLite's types."""
+    bound: list[str | bytes | int | None] = []
+    for cell in cells:
+        bound.append(_encodable(cell) if isinstance(cell, str) and not cell.isascii() else cell)
+    return bound
+
+
+def text_of(cell: str | bytes) -> str:
+    """The inverse of `bind` for one cell."""
+    return cell.decode("utf-8", "surrogatepass") if isinstance(cell, bytes) else cell
+
+
+def _encodable(text: str) -> str | bytes:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def session_row(cells: Sequence[Any]) -> SessionRow:
+    """The row of a session from its cells, with the data last. Sessions share few directories."""
+    row: Any = map(text_of, cells) if bytes in map(type, cells) else cells
+    id_, directory, project_id, parent_id, created_ms, updated_ms, data = row
+    return SessionRow(id_, intern(directory), intern(project_id), parent_id, created_ms, updated_ms, JsonText(data, id_))

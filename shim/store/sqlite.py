@@ -33,7 +33,20 @@ from shim.lib.errors import StoreError
 from shim.store.base import Checkpoint
 from shim.store.lock import DirectoryLock, make_directory, unusable
 from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
-from shim.store.rows import EventRow, RowPlace, SessionRow, dump, event_of, event_rows, follow, load, need_whole
+from shim.store.rows import (
+    EventRow,
+    RowPlace,
+    SessionRow,
+    bind,
+    dump,
+    event_of,
+    event_rows,
+    follow,
+    load,
+    need_whole,
+    session_row,
+    text_of,
+)
 from shim.store.runs import LONGEST, SHORTEST, brief_rows_of, journal_rows, rows_of
 from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
 from shim.store.writer import DEFAULT_LIMITS, ROWS_OF, GroupWriter, Limits, Statement
@@ -306,7 +319,7 @@ class SqliteStore(Ownership):
     # Reads flush first, then run in the reading thread.
 
     async def sessions(self) -> list[SessionRow]:
-        return await self._read(SESSIONS, (), _session)
+        return await self._read(SESSIONS, (), session_row)
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal from `after` on, at most `limit` events."""
@@ -420,7 +433,7 @@ class SqliteStore(Ownership):
         opened.present = now
         changes = [
             SessionChange(
-                text_of(row[2]), now.living.get(row[1], ServerRef(row[1])), None if row[3] is None else _session(row[3:])
+                text_of(row[2]), now.living.get(row[1], ServerRef(row[1])), None if row[3] is None else session_row(row[3:])
             )
             for row in rows
         ]
@@ -506,7 +519,7 @@ class SqliteStore(Ownership):
                 if owner is not None and owner[0] in living:
                     return living[owner[0]], None
                 connection.execute(CLAIM_SESSION, bind((self.server_id, session_id)))
-                row = next((_session(cells) for cells in connection.execute(f"{SESSIONS} WHERE id = ?", bound)), None)
+                row = next((session_row(cells) for cells in connection.execute(f"{SESSIONS} WHERE id = ?", bound)), None)
                 last: int = connection.execute(LAST_SEQUENCE, bound).fetchone()[0]
                 return ClaimedSession(row), last
             finally:
@@ -653,13 +666,6 @@ def _bytes_statement(sql: str, session_id: str, number: int, body: bytes) -> Sta
     return Statement(sql, [[*bind((session_id,)), number, body]], 64 + len(body))
 
 
-def _session(cells: tuple[Any, ...]) -> SessionRow:
-    id_, directory, project_id, created_ms, updated_ms = cells[0], cells[1], cells[2], cells[4], cells[5]
-    data = load(text_of(cells[6]), f"session {text_of(id_)}")
-    parent_id = None if cells[3] is None else text_of(cells[3])
-    return SessionRow(text_of(id_), text_of(directory), text_of(project_id), parent_id, created_ms, updated_ms, data)
-
-
 def _rows(connection: sqlite3.Connection, sql: str, session_id: str, after: int, limit: int | None) -> list[EventRow]:
     """The events behind `after`, at most `limit`. A run may begin before the first and end behind the last of them."""
     most = -1 if limit is None else max(limit, 0)
@@ -674,27 +680,3 @@ def _rows(connection: sqlite3.Connection, sql: str, session_id: str, after: int,
 
 def _event_row(cells: tuple[Any, ...]) -> EventRow:
     return EventRow._make(map(text_of, cells) if bytes in map(type, cells) else cells)
-
-
-# --- cells -----------------------------------------------------------------------------------------------
-
-
-def bind(cells: Sequence[str | int | None]) -> list[str | bytes | int | None]:
-    """Convert cells to SQLite's types."""
-    bound: list[str | bytes | int | None] = []
-    for cell in cells:
-        bound.append(_encodable(cell) if isinstance(cell, str) and not cell.isascii() else cell)
-    return bound
-
-
-def text_of(cell: str | bytes) -> str:
-    """The inverse of `bind` for one cell."""
-    return cell.decode("utf-8", "surrogatepass") if isinstance(cell, bytes) else cell
-
-
-def _encodable(text: str) -> str | bytes:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text

@@ -6,7 +6,8 @@ nodes     sessions and pieces a second of 1, 2, 4 and 8 servers, each with SHARE
           and the processor that a session takes of all servers, which another load of the machine does not change
 idle      processor of a server without clients: alone, and while another one streams to its own client
 takeover  seconds from `kill -9` of a server to the end of its turn at a client of another server
-listed    a server that starts in a cluster with 100,000 sessions: its start, `GET /session`, its memory
+listed    a server that starts with 100,000 sessions, with none, and with its list of them on its disk, in a cluster and alone on
+          SQLite: its start until it can list them, its memory, `GET /session`
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
+from shim.lib.clock import SystemClock
+from shim.lib.ids import Ids
 from shim.lib.settings import Settings
-from shim.main.choose_store import cluster_store_of
+from shim.main.choose_store import DATABASE, cluster_store_of
 from shim.sessions.index.session_entry import SessionEntry
+from shim.store.base import Store
 from shim.store.rows import SessionRow
+from shim.store.sqlite import SqliteStore
 from tests.bench import work
 from tests.bench.contenders import Contender, shim
 from tests.bench.machine import MOCK, describe, load_of_machine, memory, mib
@@ -47,7 +52,7 @@ SIZES = (1, 2, 4, 8)
 IDLE_S = 10.0
 KILLS = 5
 LISTED = 100_000
-WRITTEN_AT_ONCE = 500
+WRITTEN_AT_ONCE = 250
 CGROUP = Path("/sys/fs/cgroup/cpu")
 ANSWER_S = 60
 
@@ -72,8 +77,8 @@ class Cluster:
     def start(self, name: str, **more: str) -> Contender:
         """A server of the cluster."""
         place = Place(self.place.root / name)
-        place.project.mkdir(parents=True)
-        (place.home / ".tmp").mkdir()
+        place.project.mkdir(parents=True, exist_ok=True)
+        (place.home / ".tmp").mkdir(exist_ok=True)
         at = shim(place, SHIM_CLUSTER=self.nats.url, SHIM_CLUSTER_NAME=name, SHIM_ROOTS=str(place.project), **more)
         self._ends.callback(at.close)
         at.stream = "/global/event"  # the others have directories of their own
@@ -219,38 +224,51 @@ def row_of(session: str, number: int, directory: str) -> SessionRow:
     return SessionEntry(record, "mock", {}).to_row()
 
 
-async def fill(nats_url: str, data: Path, directory: str) -> None:
-    """LISTED sessions in a cluster, each with one event."""
-    store = cluster_store_of(Settings.load({"cluster": nats_url, "data_dir": data}))
+async def fill(store: Store, directory: str) -> None:
+    """LISTED sessions in a store, each with one event."""
     await store.open()
+    clock = SystemClock()
+    ids = Ids(clock)
     for first in range(0, LISTED, WRITTEN_AT_ONCE):
-        for number in range(first, first + WRITTEN_AT_ONCE):
+        for number, event_id in enumerate(ids.events(WRITTEN_AT_ONCE, clock.now_ms()), first):
             session = f"ses_{LISTED - number:026}"
             store.save_session(row_of(session, number, directory))
-            store.append([event(1, session)])
+            store.append([event(1, session).model_copy(update={"event_id": event_id})])
         await store.flush()
     await store.close()
 
 
+def measure_start(what: str, start: Callable[[], Contender]) -> None:
+    """A start, with the first list: a server alone reads its sessions for that."""
+    late = start()
+    late.create()
+    print(f"listed    {what}: {cpu_s(late.pid):.1f} s of processor, {mib(memory(late.pid)[0])}")
+    for limit in (100, LISTED):
+        times, answer = list[float](), list[object]()
+        for _ in range(5):
+            began = time.monotonic()
+            answer = json.loads(late.request("GET", f"/session?limit={limit}&scope=project"))
+            times.append(time.monotonic() - began)
+        if len(answer) > 1:
+            print(f"listed    GET /session?limit={limit}: {len(answer):,} sessions in {median(times) * 1000:.0f} ms")
+    late.close()
+
+
 def measure_listed() -> None:
     with Cluster() as cluster:
-        began = time.monotonic()
-        root = cluster.place.root
-        asyncio.run(fill(cluster.nats.url, root / "filler", str(root / "late" / "home" / "project")))
-        written_s = time.monotonic() - began
-        print(f"listed    {LISTED:,} sessions written in {written_s:.0f} s; NATS has {mib(memory(cluster.nats.pid)[0])}")
-        late = cluster.start("late", SHIM_MAX_SESSIONS=str(2 * LISTED))
-        print(f"listed    healthy after {late.cold_s:.1f} s, {late.cold_cpu_s:.1f} s of processor, {mib(memory(late.pid)[0])}")
-        for limit in (100, LISTED):
-            times: list[float] = []
-            for _ in range(5):
-                began = time.monotonic()
-                answer = json.loads(late.request("GET", f"/session?limit={limit}&scope=project"))
-                times.append(time.monotonic() - began)
-            print(f"listed    GET /session?limit={limit}: {len(answer):,} sessions in {median(times) * 1000:.0f} ms")
-        began = time.monotonic()
-        late.create()
-        print(f"listed    a new session in {(time.monotonic() - began) * 1000:.0f} ms; {mib(memory(late.pid)[0])} at the end")
+        root, more = cluster.place.root, {"SHIM_MAX_SESSIONS": str(2 * LISTED)}
+        directory = str(root / "late" / "home" / "project")
+        options = {"cluster": cluster.nats.url, "data_dir": root / "filler"}
+        asyncio.run(fill(cluster_store_of(Settings.load(options)), directory))
+        measure_start("a cluster without sessions", lambda: cluster.start("none", SHIM_CLUSTER_PREFIX="none"))
+        for what in ("from NATS", "from its disk", "from its disk again"):
+            measure_start(f"a cluster with {LISTED:,}, read {what}", lambda: cluster.start("late", **more))
+        alone = Place(root / "late")
+        data = alone.home / "alone"
+        measure_start("alone, without sessions", lambda: shim(alone, alone.home / "none"))
+        data.mkdir()
+        asyncio.run(fill(SqliteStore(data / DATABASE), directory))
+        measure_start(f"alone, with {LISTED:,}", lambda: shim(alone, data, **more))
 
 
 ROWS = {

@@ -153,7 +153,7 @@ class FakeSessions:
     def records(self) -> Sequence[SessionRecord]:
         return list(map(importer.session, self.known))
 
-    def newest_first(self) -> Sequence[SessionRecord]:
+    def newest_first(self, words: str = "") -> Sequence[SessionRecord]:
         return sorted(self.records(), key=lambda record: record.updated_ms, reverse=True)
 
     def record(self, session_id: str) -> SessionRecord:

@@ -137,6 +137,14 @@ class Room(NamedTuple):
 NO_ROOM_KNOWN = Room(0, None)
 
 
+class StreamState(NamedTuple):
+    """A stream at a `time` of NATS's clock: the number of its last message. `identity` is another one if it is made anew."""
+
+    identity: str
+    last: int
+    time: str
+
+
 class Parcel(NamedTuple):
     """A message that no stream stores."""
 
@@ -286,8 +294,12 @@ class Connection:
 
     async def last_sequence(self, stream: Stream) -> int:
         """The number of the stream's last message."""
+        return (await self.state(stream)).last
+
+    async def state(self, stream: Stream) -> StreamState:
+        """The stream as it is now."""
         answer = await self._ask(f"STREAM.INFO.{stream.name}", {}, f"read the stream {stream.name}")
-        return int(answer["state"]["last_seq"])
+        return StreamState(f"{stream.name} {answer['created']}", int(answer["state"]["last_seq"]), str(answer["ts"]))
 
     # --- writing -----------------------------------------------------------------------------------------------------
 

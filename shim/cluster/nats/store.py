@@ -6,7 +6,7 @@
     reserve.py     room for deletions, when JetStream is full
     leases.py      which servers live        connection.py  requests to NATS
     layout.py      streams and subjects      batches.py     events as messages
-    values.py      small values
+    values.py      small values              list_image.py  the list of sessions on this machine's disk
 
 What is acknowledged is on disk at NATS, on most of its replicas. A flushed event survives the death of this server and of a NATS
 server (docs/adr/0031).
@@ -27,11 +27,12 @@ from typing import Any
 import structlog
 
 from shim.cluster.nats.batches import Events, Reader, encode_event, envelope_of
-from shim.cluster.nats.connection import NO_ROOM_KNOWN, Connection, Message, Room
+from shim.cluster.nats.connection import NO_ROOM_KNOWN, Connection, Message, Room, StreamState
 from shim.cluster.nats.journals import Delete, Journal, Journals, Release, Row, SaveCheckpoint
 from shim.cluster.nats.lanes import DEFAULT_LIMITS, LaneWriter, Limits, Write
 from shim.cluster.nats.layout import ClusterOptions, Layout, SessionRecord, decode_record
 from shim.cluster.nats.leases import LEASE_S, Leases
+from shim.cluster.nats.list_image import FILE, ListImage
 from shim.cluster.nats.nats_process import EmbeddedServer
 from shim.cluster.nats.pages import PageCopies
 from shim.cluster.nats.peers import JetStreamPeers
@@ -42,7 +43,7 @@ from shim.lib.errors import LimitReached, SessionElsewhere, SessionNotFound, Shi
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.lock import DirectoryLock, make_directory
 from shim.store.ownership import ClaimedSession, Look, LostSession, Ownership, SessionChange
-from shim.store.rows import EventRow, dump, event_of, event_rows, follow
+from shim.store.rows import EventRow, JsonText, dump, event_of, event_rows, follow, text_of_data
 from shim.store.servers import Presence, ServerRef, forget, new_server_id, present
 from universal.events import UniversalEvent
 
@@ -107,6 +108,8 @@ class _OpenStore:
     """The parts of an open store.
 
     seen    number of the last entry of a session that `look` has read
+    state   the bucket of sessions, as NATS told it last
+    image   the list of sessions on this machine's disk
     owners  session -> id of the server that owns it, of entries that were read
     room    what the streams take on the disk of NATS; `measured_s`: the time of the loop of that
     ended   servers that have ended, lost: sessions that were taken from us, back: servers that live again; for the next `look`
@@ -122,6 +125,8 @@ class _OpenStore:
     lost: list[Journal]
     local: _LocalPresence | None
     reserve: Reserve
+    image: ListImage
+    state: StreamState
     seen: int = 0
     owners: dict[str, str] = field(default_factory=dict[str, str])
     ended: list[str] = field(default_factory=list[str])
@@ -138,9 +143,7 @@ class _OpenStore:
             self.owners.pop(record.session_id, None)
         else:
             self.owners[record.session_id] = record.owner
-            if record.size:
-                self.journals.sizes[record.session_id] = record.size
-            self.journals.note_last(record.session_id, record.last)
+            self.journals.note_stored(record.session_id, record.last, record.size)
 
 
 class JetStreamStore(Ownership):
@@ -252,7 +255,7 @@ class JetStreamStore(Ownership):
                     await leases.end(server_id)
             with suppress(StoreFull):  # then it is filled as soon as there is room
                 await reserve.fill()
-            seen = await connection.last_sequence(self.layout.sessions)
+            state = await connection.state(self.layout.sessions)
             await values.open()
             await leases.start()
         except BaseException:  # a cancelled start leaves nothing behind
@@ -261,7 +264,9 @@ class JetStreamStore(Ownership):
             await connection.close()
             pages.close()
             raise
-        return _OpenStore(connection, leases, journals, lanes, pages, peers, values, lost, local, reserve, seen)
+        image = ListImage(self._directory and self._directory / FILE)
+        parts = connection, leases, journals, lanes, pages, peers, values, lost, local, reserve, image
+        return _OpenStore(*parts, state, state.last)
 
     async def close(self) -> None:
         """Write what is queued, give up the lease, and disconnect. May be called again. Raises StoreError if rows were lost."""
@@ -277,6 +282,8 @@ class JetStreamStore(Ownership):
             await opened.connection.close()  # its last messages still find the store open
             self._opened, self._is_opening = None, False
             opened.pages.close()
+            await opened.image.save(opened.state)
+            opened.image.close()
             if opened.local is not None:
                 await asyncio.to_thread(opened.local.leave)
             if self._embedded is not None:
@@ -378,18 +385,16 @@ class JetStreamStore(Ownership):
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def sessions(self) -> list[SessionRow]:
-        """All rows."""
+        """All rows. The first time, those that this machine's disk has are not read from NATS."""
         opened = self._use()
         await opened.lanes.flush()
-        found: list[SessionRow] = []
-        last = 0
-        async for message in self._use().connection.messages(self.layout.sessions, self.layout.sessions.subjects):
-            record, last = decode_record(message.data), message.sequence
-            opened.note(record, last)
-            if record.row is not None and not record.is_deleted:
-                found.append(record.row)
+        try:
+            found, last = await _read_sessions(opened, self.layout)
+        except BaseException:  # also a cancelled start: the image lacks what was not read, and later looks do not tell it
+            opened.image.close()
+            raise
         opened.seen = min(opened.seen, last)  # a replica may be behind: what it has not shown is for the next look
-        return found
+        return list(found.values())
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal from `after` on, at most `limit` events."""
@@ -558,7 +563,10 @@ class JetStreamStore(Ownership):
             opened.measured_s = now
             with suppress(StoreError):  # perhaps the account may not ask
                 opened.room = await opened.connection.room()
+                opened.state = await opened.connection.state(self.layout.sessions)
         changes = [change for message in messages if (change := _change_of(opened, self.server_id, message)) is not None]
+        if opened.image.is_due:
+            await opened.image.save(opened.state)
         lost = tuple(journal for journal in opened.lost if journal.lost_to is not None)
         all_ended = tuple(opened.ended)
         opened.lost.clear()
@@ -579,10 +587,36 @@ class JetStreamStore(Ownership):
             forget(self._directory, server_id)
 
 
+async def _read_sessions(opened: _OpenStore, layout: Layout) -> tuple[dict[str, SessionRow], int]:
+    """All rows by session, and the number of the last entry that was read."""
+    found: dict[str, SessionRow] = {}
+    last, listed = await opened.image.load(opened.state)
+    while listed:
+        owner, end, size, row = listed.pop()
+        found[row.id] = row
+        if opened.journals.find(row.id) is None:
+            opened.owners[row.id] = owner
+            opened.journals.note_stored(row.id, end, size)
+    async for message in opened.connection.messages(layout.sessions, layout.sessions.subjects, last + 1):
+        record, last = decode_record(message.data), message.sequence
+        if (row := record.row) is not None:  # not all are in memory decoded
+            record = replace(record, row=replace(row, data=JsonText(text_of_data(row), row.id)))
+        opened.note(record, last)
+        opened.image.note(message, record)
+        if opened.image.is_due:
+            await opened.image.save(opened.state)
+        if record.row is not None and not record.is_deleted:
+            found[record.session_id] = record.row
+        else:
+            found.pop(record.session_id, None)
+    return found, last
+
+
 def _change_of(opened: _OpenStore, server_id: str, message: Message) -> SessionChange | None:
     """What an entry of a session says, if another server has written it and there is something to show."""
     opened.seen = max(opened.seen, message.sequence)
     record = decode_record(message.data)
+    opened.image.note(message, record)
     journal = opened.journals.find(record.session_id)
     if record.owner == server_id or (journal is not None and journal.is_ours and journal.revision > message.sequence):
         return None

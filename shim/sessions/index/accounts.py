@@ -105,10 +105,9 @@ class Accounts:
         running, queued = set[str](), 0
         cost = sum(usd for key, (day, usd) in self._spent.items() if key.endswith(f" {name}") and day == self._today())
         for entry in self._index:
-            account, before = _account(entry)
-            if account == name and _is_busy(entry):
+            if _is_busy(entry) and (account := _account(entry))[0] == name:
                 running |= set() if entry.subagent else {entry.record.id}
-                cost += entry.state.cost - before if entry.state is not None else 0.0
+                cost += entry.state.cost - account[1] if entry.state is not None else 0.0
             if entry.actor is not None and not entry.subagent:
                 waiting = entry.actor.prompt_queue.count_waits(name)
                 queued += waiting

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import Any, Unpack
 
 import structlog
@@ -156,19 +157,12 @@ class SessionManager:
         if spares is None or not spares.has_room:
             return
         since_ms = self.deps.clock.now_ms() - LATELY_MS
-        lately = [
-            entry
-            for entry in self.index
-            if not entry.subagent
-            and entry.native
-            and entry.current_record.directory == directory
-            and entry.current_record.updated_ms >= since_ms
-        ]
-        if lately:
-            newest = max(lately, key=lambda entry: entry.current_record.updated_ms)
-            agent = self.deps.agents.get(self.index.agent_of(newest.record.id))
-            if agent is not None:
-                spares.note_visit(agent, directory)
+        for record in takewhile(lambda record: record.updated_ms >= since_ms, self.index.newest_first()):
+            if record.directory == directory and not (entry := self.index.get(record.id)).subagent and entry.native:
+                agent = self.deps.agents.get(self.index.agent_of(record.id))
+                if agent is not None:
+                    spares.note_visit(agent, directory)
+                return
 
     def note_read(self, session_id: str, read: Read, client: str, *, is_page: bool = False) -> None:
         """A client has read a part of a session. If that shows that a person has opened it, its agent may be started ahead.

@@ -9,7 +9,7 @@ import structlog
 
 from shim.agents.spares.agent_room import RunningAgent
 from shim.lib.errors import SessionNotFound, StoreError
-from shim.sessions.index.session_entry import SessionEntry, entry_from_row
+from shim.sessions.index.session_entry import ListedRecord, SessionEntry, listed_entry, words_in_json
 from shim.sessions.session.actor import SessionActor
 from shim.store.base import Store
 from universal.permissions import Rule, inherit, rules_from_json
@@ -37,8 +37,9 @@ class SessionIndex:
         rows = (await self._store.sessions())[::-1]
         while rows:
             row = rows.pop()  # rows and entries are not all in memory at once
-            self._entries[row.id] = entry_from_row(row)
-        self.newest_first()  # sorts them
+            entry = self._entries[row.id] = listed_entry(row)
+            entry.listed = entry.record
+        self._newest_first = sorted([entry.record for entry in self._entries.values()], key=_place)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -105,8 +106,11 @@ class SessionIndex:
         """The records of all sessions, in no order."""
         return (entry.current_record for entry in self._entries.values())
 
-    def newest_first(self) -> Sequence[SessionRecord]:
-        """The records of all sessions: the last changed first, of these the last created first, of these by id."""
+    def newest_first(self, words: str = "") -> Sequence[SessionRecord]:
+        """The records of all sessions: the last changed first, of these the last created first, of these by id.
+
+        In: `words`, for a caller that wants only records that have them in a text: some without them are left out.
+        """
         moved = [entry for entry in self._entries.values() if entry.listed is not entry.current_record]
         if len(moved) >= SORT_FROM:
             for entry in moved:
@@ -117,7 +121,10 @@ class SessionIndex:
                 self._unlist(entry)
                 entry.listed = entry.current_record
                 insort(self._newest_first, entry.listed, key=_place)
-        return tuple(self._newest_first)
+        if not words:
+            return tuple(self._newest_first)
+        looked_for = words_in_json(words)
+        return [record for record in self._newest_first if not isinstance(record, ListedRecord) or record.may_contain(looked_for)]
 
     def _unlist(self, entry: SessionEntry) -> None:
         if entry.listed is not None:

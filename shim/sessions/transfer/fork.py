@@ -32,7 +32,7 @@ async def fork(manager: SessionManager, session_id: str, before: str | None) -> 
     await manager.deps.store.flush()
     events = up_to(await manager.deps.store.events(session_id), session_id, before)
     title = f"{source.record.title} (fork #"
-    number = 1 + sum(record.title.startswith(title) for record in manager.index.records())
+    number = 1 + sum(record.title.startswith(title) for record in manager.index.newest_first(title))
     target = manager.copy_of(session_id, f"{title}{number})", _source_of(source, before))
     replay(target, events)
     manager.restore_pending_prompts(target.id)

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -247,7 +248,9 @@ class SimulatedNats:
         stream.expire(self.now())
         match operation:
             case "STREAM.INFO":
-                return {"config": stream.config, "state": {"last_seq": stream.last, "messages": len(stream.messages)}}
+                state = {"last_seq": stream.last, "messages": len(stream.messages)}
+                time = datetime.fromtimestamp(self.now(), UTC).isoformat()
+                return {"config": stream.config, "state": state, "created": "2026-11-30T00:00:00Z", "ts": time}
             case "STREAM.PURGE":
                 gone = [one.sequence for one in stream.messages.values() if matches(body["filter"], one.subject)]
                 for sequence in gone:

@@ -112,18 +112,25 @@ class Replays:
     async def catch_up(self, last_event_id: str) -> None:
         """Wait until this server has shown all that is stored and that the client has seen, since it reads all anew here.
 
-        Else it would get the end of a turn again that it has seen. What it has seen of a session that is not stored yet is waited
-        for too, but it may never be. Raises StoreUnavailable if this server stays behind what is stored, but for sessions that it
-        cannot read.
+        Else it would get the end of a turn again that it has seen. Raises StoreUnavailable if this server stays behind; but not
+        for sessions that it cannot read, nor for what is never stored, because its owner is lost or the session is deleted.
         """
         newest = await self._peers.newest()
-        seen = decode_viewpoint(last_event_id) or Viewpoint(0)
-        await self._catch_up(
-            Viewpoint(newest, tuple(progress for progress in seen.sessions if not self._is_lost(progress))), ANEW_S
-        )
+        seen = (decode_viewpoint(last_event_id) or Viewpoint(0)).sessions
+        await self._catch_up(Viewpoint(newest, tuple(progress for progress in seen if not self._is_lost(progress))), ANEW_S)
         unshown = [session_id for session_id in self._places.unshown(newest) if not self._remotes.is_failing(session_id)]
-        if self._places.position < newest or unshown:
-            raise StoreUnavailable("This server has not read yet what the others have stored. Try again, or at another server.")
+        if self._places.position < newest or unshown or any(map(self._is_unstored, seen)):
+            raise StoreUnavailable(
+                "This server has not read yet what the others have stored, or what this client has seen is not stored yet. Try"
+                " again, or at another server."
+            )
+
+    def _is_unstored(self, progress: Progress) -> bool:
+        """Whether what a client has seen of a session of a server that lives is still to be stored."""
+        session_id = self._places.session_of(progress.tag)
+        if session_id is None or session_id not in self._index or self._is_lost(progress):
+            return False
+        return self._store.last_sequence(session_id) < progress.last
 
     async def _catch_up(self, viewpoint: Viewpoint, limit_s: float) -> None:
         """Wait until all messages were noted of which this server knows, and shown what the client has seen."""

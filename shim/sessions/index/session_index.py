@@ -111,7 +111,11 @@ class SessionIndex:
 
         In: `words`, for a caller that wants only records that have them in a text: some without them are left out.
         """
-        moved = [entry for entry in self._entries.values() if entry.listed is not entry.current_record]
+        moved = [
+            entry
+            for entry in self._entries.values()  # without calls: there may be 100,000
+            if entry.listed is not (entry.record if entry.state is None else entry.state.session.record)
+        ]
         if len(moved) >= SORT_FROM:
             for entry in moved:
                 entry.listed = entry.current_record

@@ -98,12 +98,13 @@ def replays_at(
     is_loaded: bool = False,
     newest: int = 0,
     failing: Collection[str] = (),
+    is_deleted: bool = False,
 ) -> Replays:
     """Another server, which has shown what `shown` says, and nothing of other sessions."""
     record = SimpleNamespace(id="ses_a", directory="/srv")
     entry = SimpleNamespace(current_record=record, record=record, state=object() if is_loaded else None)
     index: Any = MagicMock(find=lambda session_id: entry, agent_of=lambda session_id: "mock")
-    index.__contains__.return_value = True
+    index.__contains__.return_value = not is_deleted
     remotes: Any = SimpleNamespace(
         last_published=(shown or {}).get,
         read_words=read_words,
@@ -111,10 +112,11 @@ def replays_at(
         is_failing=failing.__contains__,
     )
     nothing: Any = None
+    store: Any = SimpleNamespace(last_sequence=lambda session_id: (shown or {}).get(session_id, 0))
     peers: Any = SimpleNamespace(
         epoch_of=lambda session_id: epoch, is_orphan=lambda session_id: False, newest=partial(asyncio.sleep, 0, newest)
     )
-    return Replays(nothing, index, remotes, partial(asyncio.sleep, 0), places, peers, nothing)
+    return Replays(store, index, remotes, partial(asyncio.sleep, 0), places, peers, nothing)
 
 
 def events_of(gaps: list[Gap]) -> list[Event]:
@@ -257,6 +259,19 @@ async def test_a_client_reads_everything_again_where_all_is_shown_that_it_has_se
     shown["ses_a"] = 4
     places.note(Growth("ses_a", 5, 5, 2, 2), None)
     await asyncio.wait_for(replays.catch_up(seen), 2)
+
+
+async def test_a_client_is_sent_on_while_what_it_has_seen_may_still_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server was cut off for longer than the client waits, and stores it when NATS is back."""
+    monkeypatch.setattr(replays_module, "ANEW_S", 0.1)
+    places, seen = note(("ses_a", 1, 4, 1)), f"local.1~{hash_of('ses_a')},7,0,1"
+    with pytest.raises(StoreUnavailable, match="is not stored yet"):
+        await replays_at(places, {"ses_a": 4}, newest=1).catch_up(seen)
+    await replays_at(places, {"ses_a": 4}, newest=1, is_deleted=True).catch_up(seen)
+    await replays_at(places, {"ses_a": 6}, newest=1).catch_up(seen)
+    await replays_at(places, newest=1).catch_up(f"local.1~{hash_of('ses_unknown')},7,0,1")
+    places.note(Growth("ses_a", 5, 5, 2, 2), None)  # of the next owner
+    await replays_at(places, {"ses_a": 5}, newest=2).catch_up(seen)
 
 
 @pytest.mark.parametrize("error", [StoreError("NATS is gone"), TimeoutError()])

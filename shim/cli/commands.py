@@ -419,6 +419,36 @@ def import_(
 
 
 @cli.command()
+@with_flags("data_dir")
+def prune(
+    *,
+    older_than: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Remove what has not changed for so many days.")],
+    archive: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write each to a file there before; `import` reads it.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be removed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    url: Server = None,
+    flags: Flags,
+) -> None:
+    """Remove sessions that were idle for long, with all below them. Shows them and asks first."""
+    settings = Settings.load(flags)
+    from shim.cli import transfer
+    from shim.lib.clock import DAY_MS, SystemClock
+
+    before_ms = SystemClock().now_ms() - round(older_than * DAY_MS)
+
+    def may_remove(question: str) -> bool:
+        return yes or typer.confirm(question, default=False)
+
+    async def job(server_url: str) -> int:
+        ask = None if dry_run else may_remove
+        return await transfer.prune(settings, server_url, archive, ask, days=older_than, before_ms=before_ms)
+
+    with_server(settings, url, job)
+
+
+@cli.command()
 @with_flags("directory", "data_dir")
 def mcp(*, url: Server = None, flags: Flags) -> None:
     """Serve sessions as tools of MCP on stdin and stdout. For a program that starts its MCP servers itself."""

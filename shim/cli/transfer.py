@@ -1,4 +1,4 @@
-"""`opencode-shim export` and `import`, and the HTTP requests of commands to a server.
+"""`opencode-shim export`, `import` and `prune`, and the HTTP requests of commands to a server.
 
 If no running server accepts the person's password (`shim.cli.local_server`), one is started for the job: several servers can
 share the data.
@@ -6,10 +6,12 @@ share the data.
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import json
+import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +20,11 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from shim.cli.local_server import authorization, trust
+from shim.lib import disk
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
-from universal.lib.jsonvalue import obj
+from shim.store.rows import Kin, idle_families
+from universal.lib.jsonvalue import JsonObject, arr, obj
 
 TRANSFER_S = 120.0
 """Timeout in seconds of one request, enough for the longest session."""
@@ -82,6 +86,67 @@ async def import_(settings: Settings, url: str, document: Any) -> int:
     info = await request(settings, "POST", f"{url}/session/import", document)
     sys.stdout.write(f"Imported session: {info['id']}\n")
     return 0
+
+
+async def prune(
+    settings: Settings,
+    url: str,
+    archive: Path | None,
+    may_remove: Callable[[str], bool] | None,
+    *,
+    days: float,
+    before_ms: int,
+) -> int:
+    """Remove the sessions that have not changed since `before_ms`, each with all below it. Returns 1 if one was left as it is.
+
+    In: `archive`, a folder for a document of each, which `import` reads; `may_remove`, which is asked once, None for a rehearsal.
+    Raises ShimError in a cluster, whose sessions have a command of their own.
+    """
+    answer = obj(await request(settings, "GET", f"{url}/v1/sessions"))
+    rows = [row for row in map(obj, arr(answer.get("sessions"))) if row.get("eventCount")]  # not those of an agent's own program
+    if any(row.get("node") for row in rows):
+        raise ShimError("The server is in a cluster: use `opencode-shim cluster prune` (docs/cluster.md).")
+    names = {row["sessionId"]: row["openCodeSessionId"] for row in rows}
+    by_id = {str(row["openCodeSessionId"]): row for row in rows}
+    parents = {id_: names.get(row.get("parentSessionId")) for id_, row in by_id.items()}
+    kin = (Kin(id_, parents[id_], row["updatedAt"], row["status"] != "idle") for id_, row in by_id.items())
+    families = idle_families(kin, before_ms)
+    for top, *below in families:
+        row, more = by_id[top], f" and {len(below)} below" if below else ""
+        sys.stdout.write(f"{top}{more}  {row.get('directory')}  {row.get('title') or ''}".rstrip() + "\n")
+    count, events = sum(map(len, families)), sum(by_id[id_]["eventCount"] for family in families for id_ in family)
+    found = f"{count} of {len(by_id)} sessions, with {events:,} events, have not changed for {days:g} days."
+    if may_remove is None or not families or not await asyncio.to_thread(may_remove, f"{found} Remove them?"):
+        sys.stdout.write(f"{found} Nothing was removed.\n")
+        return 0
+    left = [why for family in families if (why := await _remove(settings, url, [by_id[id_] for id_ in family], archive))]
+    sys.stdout.writelines(f"Left as it is: {why}\n" for why in left)
+    sys.stdout.write(f"Removed {len(families) - len(left)} of {len(families)}.\n")
+    return 1 if left else 0
+
+
+async def _remove(settings: Settings, url: str, family: Sequence[JsonObject], archive: Path | None) -> str:
+    """Remove a session and all below it, after copies of them. Returns which one was left, and why; "" if all are gone."""
+    top = str(family[0]["openCodeSessionId"])
+    try:
+        for row in family:
+            place = f"{url}/session/{row['openCodeSessionId']}"
+            if archive is not None:
+                document = await request(settings, "GET", f"{place}/export")
+                await asyncio.to_thread(_keep, archive, f"{row['openCodeSessionId']}.json", document)
+            if (await request(settings, "GET", place))["time"]["updated"] != row["updatedAt"]:
+                return f"{top} was used meanwhile"
+        await request(settings, "DELETE", f"{url}/session/{top}")
+    except (ShimError, OSError) as error:
+        return f"{top}: {error}"
+    return ""
+
+
+def _keep(folder: Path, name: str, document: Any) -> None:
+    """Write a document into a folder that only this user may read. Blocking."""
+    disk.private_folder(folder.absolute())
+    data = json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    disk.put(folder / name, data, (os.path.realpath(folder),), 0o600)
 
 
 async def conversations(settings: Settings, url: str, agent: str, id_: str | None, days: int) -> int:

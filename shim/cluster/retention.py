@@ -8,8 +8,7 @@ is left as it is.
 from __future__ import annotations
 
 import secrets
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from urllib.parse import quote
 
@@ -18,7 +17,7 @@ from shim.cluster.peers import Command
 from shim.cluster.transfer import NamedStore, Summary, copy_session
 from shim.lib.errors import ServerLost, SessionNotFound, StoreError
 from shim.store.base import Store
-from shim.store.rows import SessionRow
+from shim.store.rows import Kin, SessionRow, idle_families
 from shim.store.servers import ServerRef
 
 DELETED = (200, 404)
@@ -49,7 +48,9 @@ async def prune_store(
     source: JetStreamStore, target: Store | None, say: Callable[[str, str | None], None], *, before_ms: int, is_rehearsal: bool
 ) -> dict[str, str]:
     """As `prune`, of open stores. Out: session -> why it was left as it is."""
-    families = idle_families(await source.sessions(), before_ms)
+    rows = {row.id: row for row in await source.sessions()}
+    kin = (Kin(row.id, row.parent_id, row.updated_ms, bool(row.data.get("busy"))) for row in rows.values())
+    families = [[rows[id_] for id_ in family] for family in idle_families(kin, before_ms)]
     await source.owners()  # which servers live
     archived = {} if target is None else {row.id: row for row in await target.sessions()}
     skipped: dict[str, str] = {}
@@ -67,24 +68,6 @@ async def prune_store(
         say(f"{family[0].id}  {len(family)} sessions, {size} events  {family[0].directory}", None)
     say(f"{'Would remove' if is_rehearsal else 'Removed'} {count} sessions with {events:,} events.", None)
     return skipped
-
-
-def idle_families(rows: Iterable[SessionRow], before_ms: int) -> list[list[SessionRow]]:
-    """The sessions without one above, each first and all below it behind, of which none has changed since and none is busy."""
-    by_id = {row.id: row for row in rows}
-    below: defaultdict[str, list[SessionRow]] = defaultdict(list)
-    for row in by_id.values():
-        if row.parent_id in by_id and row.parent_id != row.id:
-            below[row.parent_id].append(row)
-    tops = [row for row in by_id.values() if row.parent_id not in by_id or row.parent_id == row.id]
-    families: list[list[SessionRow]] = []
-    for top in tops:
-        family = [top]
-        for row in family:  # it grows meanwhile
-            family += below[row.id]
-        if all(row.updated_ms < before_ms and not row.data.get("busy") for row in family):
-            families.append(family)
-    return families
 
 
 async def _events_of(store: Store, row: SessionRow) -> int:

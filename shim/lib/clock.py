@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Protocol
 
+DAY_MS = 86_400_000
+
 
 class Clock(Protocol):
     """A clock of wall time in epoch milliseconds."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shim.lib.clock import SystemClock
+from shim.lib.clock import DAY_MS, SystemClock
 from shim.lib.errors import StoreError
 from shim.lib.settings import EMBEDDED, Settings
 from shim.store.base import Store
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from shim.cluster.nats.layout import ClusterOptions
 
 DATABASE = "opencode-shim.db"
-DAY_MS = 86_400_000
 
 
 def store_of(settings: Settings) -> Store:

@@ -6,6 +6,7 @@ JSON is the form that Python's `json` reads: lone surrogates, NaN and integers o
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -336,3 +337,31 @@ def session_row(cells: Sequence[Any]) -> SessionRow:
     row: Any = map(text_of, cells) if bytes in map(type, cells) else cells
     id_, directory, project_id, parent_id, created_ms, updated_ms, data = row
     return SessionRow(id_, intern(directory), intern(project_id), parent_id, created_ms, updated_ms, JsonText(data, id_))
+
+
+class Kin(NamedTuple):
+    """What of a session says whether it, and all that is below it, has been idle."""
+
+    id: str
+    parent_id: str | None
+    updated_ms: int
+    is_busy: bool
+
+
+def idle_families(sessions: Iterable[Kin], before_ms: int) -> list[list[str]]:
+    """Families of which none has changed since and none is busy: the id of one without a session above, then of all below it."""
+    by_id = {one.id: one for one in sessions}
+    below: defaultdict[str, list[Kin]] = defaultdict(list)
+    for one in by_id.values():
+        if one.parent_id in by_id and one.parent_id != one.id:
+            below[one.parent_id].append(one)
+    families: list[list[str]] = []
+    for top in by_id.values():
+        if top.parent_id in by_id and top.parent_id != top.id:
+            continue
+        family = [top]
+        for one in family:  # it grows meanwhile
+            family += below[one.id]
+        if all(one.updated_ms < before_ms and not one.is_busy for one in family):
+            families.append([one.id for one in family])
+    return families

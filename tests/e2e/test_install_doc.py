@@ -42,7 +42,7 @@ PLAYED = NETWORKED | {
     "remote-list",
     "remote-end",
 }
-PLAYED |= {"mdns", "config", "backup", "restore", "remove", "Caddyfile", "nginx.conf"}
+PLAYED |= {"mdns", "config", "backup", "restore", "prune", "remove", "Caddyfile", "nginx.conf"}
 
 
 @dataclass
@@ -183,6 +183,7 @@ def test_settings_a_backup_and_its_restoring(person: Person) -> None:
     (person.home / "sessions.tar.gz").unlink(missing_ok=True)
     assert "Wrote" in person.run(block("backup"))
     assert "Restored" in person.run(block("restore"))
+    assert "0 of 0 sessions" in person.run(block("prune"))
     person.serve("opencode-shim serve", SHIM_PORT=port)
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from shim.cli import transfer
+from shim.lib.clock import SystemClock
+from shim.lib.settings import Settings
 from shim.store.memory import MemoryStore
 from tests.support.live import TURN_S, Live, live
 
@@ -148,3 +151,51 @@ async def test_a_broken_part_is_refused_whole(server: Live, document: Any) -> No
     answer = await server.api.post("/session/import", document, status=400)
     assert 'messages/1/parts/0/text: 5 is not of type "string"' in answer.body["data"]["message"]
     assert (await server.api.get("/session", status=200)).body == []
+
+
+async def prune(
+    server: Live, tmp_path: Path, archive: Path | None = None, before_ms: int | None = None, *, asked: Any = None
+) -> int:
+    """`opencode-shim prune` on this server, of what is not newer than now, unless `before_ms` is another time."""
+    settings = Settings(directory=tmp_path, data_dir=tmp_path / "data")
+    url = str(server.api.raw.make_url("")).rstrip("/")
+    before_ms = SystemClock().now_ms() + 1 if before_ms is None else before_ms
+    return await transfer.prune(settings, url, archive, asked or (lambda _: True), days=30, before_ms=before_ms)
+
+
+async def test_sessions_that_were_idle_for_long_are_removed_and_come_back(server: Live, tmp_path: Path) -> None:
+    (old, _), (busy, asked) = await server.turn("subagent"), (await server.session(), list[str]())
+    await server.prompt(busy, "hang")
+    (child,) = (await server.api.get(f"/session/{old}/children", status=200)).body
+    kept = {id_: await export_session(server, id_) for id_ in (old, child["id"])}
+    archive = tmp_path / "old" / "sessions"
+    assert await prune(server, tmp_path, archive, 1) == 0
+    assert await prune(server, tmp_path, archive, asked=lambda text: asked.append(text)) == 0
+    assert (len(asked), archive.exists()) == (1, False)
+    assert await prune(server, tmp_path, archive) == 0
+    assert [row["id"] for row in (await server.api.get("/session", status=200)).body] == [busy]
+    files = {file.stem: json.loads(file.read_text()) for file in archive.iterdir()}
+    assert files == kept
+    assert {file.stat().st_mode & 0o777 for file in archive.iterdir()} == {0o600}
+    for document in files.values():
+        await server.api.post("/session/import", document, status=200)
+    assert await server.messages(old) == kept[old]["messages"]
+    assert [row["id"] for row in (await server.api.get(f"/session/{old}/children", status=200)).body] == [child["id"]]
+
+
+async def test_a_session_that_is_used_meanwhile_or_cannot_be_copied_stays_and_is_named(
+    server: Live, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    used = await server.session()
+    loop = asyncio.get_running_loop()
+
+    def use(_: str) -> bool:
+        asyncio.run_coroutine_threadsafe(server.ask(used, "echo again"), loop).result(TURN_S)
+        return True
+
+    assert await prune(server, tmp_path, asked=use) == 1
+    assert f"Left as it is: {used} was used meanwhile" in capsys.readouterr().out
+    (tmp_path / "file").touch()
+    assert await prune(server, tmp_path, tmp_path / "file") == 1
+    assert f"Left as it is: {used}: " in capsys.readouterr().out
+    assert [row["id"] for row in (await server.api.get("/session", status=200)).body] == [used]

@@ -60,6 +60,7 @@ BOUNDED: dict[str, tuple[str, float]] = {
     "service logs": ("", 20),
     "cluster import": ("--cluster nats://127.0.0.1:9", 30),
     "cluster export": ("--cluster nats://127.0.0.1:9", 30),
+    "prune": (f"--older-than 30 --dry-run --url {NOWHERE}", 20),
     "cluster prune": ("--cluster nats://127.0.0.1:9 --older-than 30", 30),
     "cluster nodes": (f"--url {NOWHERE}", 20),
     "cluster cordon": (f"one --url {NOWHERE}", 20),

@@ -21,6 +21,7 @@ from shim.agents.directory import Agent
 from shim.host.files.roots import require
 from shim.host.git.projects import GLOBAL, Identity
 from shim.lib import disk
+from shim.lib.clock import DAY_MS
 from shim.lib.errors import InvalidRequest, ShimError
 from shim.lib.ids import slug
 from shim.lib.tasks import retrieve_error
@@ -49,7 +50,6 @@ ANSWER_S = 30.0
 """Seconds for an answer of the agent's own program. Codex: 0.7 s with one conversation."""
 PROGRAM_LINES = 200_000
 """Lines that are read of its output."""
-DAY_MS = 86_400_000
 LIST_WAIT_S = 2.0
 """Seconds that a list of sessions waits for the agents' own. What comes later is in the next answer."""
 FRESH_MS = 20_000

@@ -12,7 +12,7 @@ import pytest
 
 from shim.cluster.nats.store import JetStreamStore
 from shim.cluster.peers import Answer, Command
-from shim.cluster.retention import idle_families, prune_store
+from shim.cluster.retention import prune_store
 from shim.store.rows import SessionRow
 from shim.store.sqlite import SqliteStore
 from tests.unit.cluster.nats.conftest import options, other_store, shared_nats, store
@@ -25,24 +25,6 @@ NOW_MS = 1_000
 
 def session(session_id: str, updated_ms: int, parent: str | None = None, *, busy: bool = False) -> SessionRow:
     return replace(row(session_id), parent_id=parent, updated_ms=updated_ms, data={"busy": busy})
-
-
-def ids(families: list[list[SessionRow]]) -> list[list[str]]:
-    return [[one.id for one in family] for family in families]
-
-
-def test_a_family_is_idle_if_all_of_it_is() -> None:
-    old, new = session("ses_old", 1), session("ses_new", NOW_MS)
-    child, grandchild = session("ses_c", 1, "ses_old"), session("ses_g", 1, "ses_c")
-    assert ids(idle_families([grandchild, child, old, new], NOW_MS)) == [["ses_old", "ses_c", "ses_g"]]
-    assert ids(idle_families([old, child, replace(grandchild, updated_ms=NOW_MS)], NOW_MS)) == []
-    assert ids(idle_families([old, replace(child, data={"busy": True})], NOW_MS)) == []
-
-
-def test_a_family_without_a_first_one_ends() -> None:
-    """An import may say anything."""
-    assert ids(idle_families([session("ses_a", 1, "ses_a"), session("ses_b", 1, "ses_gone")], NOW_MS)) == [["ses_a"], ["ses_b"]]
-    assert idle_families([session("ses_a", 1, "ses_b"), session("ses_b", 1, "ses_a")], NOW_MS) == []
 
 
 async def make(store: JetStreamStore, *rows: SessionRow) -> None:

@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from shim.lib.errors import StoreError
 from shim.store.memory import MemoryStore
-from shim.store.rows import NOT_IN_BODY, RAW_LIMIT_BYTES, EventRow, dump, event_of, follow, load, row_of, wire_of
+from shim.store.rows import (
+    NOT_IN_BODY,
+    RAW_LIMIT_BYTES,
+    EventRow,
+    Kin,
+    dump,
+    event_of,
+    follow,
+    idle_families,
+    load,
+    row_of,
+    wire_of,
+)
 from tests.unit.store.store_contract import event
 from universal.events import ErrorData, UniversalEvent
 
@@ -152,3 +164,25 @@ async def test_raw_payloads_are_bounded(character: str) -> None:
     store.append([long, event(2, raw={"output": character * 1000})])
     assert [one.raw for one in await store.events("ses_a")] == [again.raw, {"output": character * 1000}]
     await store.close()
+
+
+# --- families -----------------------------------------------------------------------------------------------------
+
+NOW_MS = 1_000
+
+
+def kin(id_: str, parent_id: str | None = None, updated_ms: int = 1, *, is_busy: bool = False) -> Kin:
+    return Kin(id_, parent_id, updated_ms, is_busy)
+
+
+def test_a_family_is_idle_if_all_of_it_is() -> None:
+    old, child, grandchild = kin("old"), kin("child", "old"), kin("grandchild", "child")
+    assert idle_families([grandchild, child, old, kin("new", updated_ms=NOW_MS)], NOW_MS) == [["old", "child", "grandchild"]]
+    assert idle_families([old, child, kin("grandchild", "child", NOW_MS)], NOW_MS) == []
+    assert idle_families([old, kin("child", "old", is_busy=True)], NOW_MS) == []
+
+
+def test_a_family_without_a_first_one_ends() -> None:
+    """An import may say anything."""
+    assert idle_families([kin("a", "a"), kin("b", "gone")], NOW_MS) == [["a"], ["b"]]
+    assert idle_families([kin("a", "b"), kin("b", "a")], NOW_MS) == []

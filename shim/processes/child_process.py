@@ -25,7 +25,6 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cache
 from importlib.machinery import SourceFileLoader
-from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
@@ -35,8 +34,20 @@ from shim.processes.child_environment import ChildEnvironment, child_environment
 REAP_S = 2.0
 """Seconds to wait for a process after SIGKILL. Only one stuck in the kernel (a dead network disk) takes longer."""
 
-HOLDER = (getattr(sys, "_base_executable", "") or sys.executable, "-I", "-S", str(Path(__file__).with_name("holder.py")))
-"""The interpreter itself, without the packages of an environment: half of the memory."""
+INTERPRETER = (getattr(sys, "_base_executable", "") or sys.executable, "-I", "-S")
+"""Python itself, without the packages of an environment: half of the memory of a holder."""
+HOLDER = str(Path(__file__).with_name("holder.py"))
+READ_PROGRAM = """# {program}
+from marshal import loads
+from posix import read
+code = b""
+while len(code) < {size} and (piece := read(0, {size} - len(code))):
+    code += piece
+code = piece = loads(code)
+exec(code)
+"""
+"""Runs a program whose bytecode comes first on stdin. One that compiles itself has 1.2 MiB more in memory, and the folder of our
+code may take no bytecode."""
 HOLD_S = 10.0
 """Seconds for a holder and its agent to start. A machine without memory takes some."""
 
@@ -213,23 +224,19 @@ def detach(argv: Sequence[str], *, environment: ChildEnvironment, log: TextIO) -
 
 
 @cache
-def bytecode_of(program: str) -> str:
-    """The file with a program's bytecode, or the program itself where none can be written. Blocks.
-
-    A program that compiles itself has 1.2 MiB more in memory.
-    """
-    code, kept = SourceFileLoader("program", program).get_code("program"), cache_from_source(program)  # the loader writes it
-    try:
-        is_current = marshal.loads(Path(kept).read_bytes()[16:]) == code  # noqa: S302 - our own file, beside our code
-    except (OSError, EOFError, ValueError, TypeError):
-        is_current = False
-    return kept if is_current else program
+def holder_code(program: str) -> bytes:
+    """The bytecode of a holder's program. Blocks."""
+    return marshal.dumps(SourceFileLoader("holder", program).get_code("holder"))
 
 
 async def waiting_holder(terminal: Sequence[int] = ()) -> Process:
     """Start a holder that waits for `hold`. It ends with us, or when its stdin is closed. Raises OSError."""
-    nothing, argv = child_environment({}, {}), (*HOLDER[:-1], await asyncio.to_thread(bytecode_of, HOLDER[-1]))
-    return await start(argv, cwd="/", environment=nothing, stdin=PIPE, stderr=DEVNULL, descriptors=terminal)
+    code = await asyncio.to_thread(holder_code, HOLDER)
+    argv = (*INTERPRETER, "-c", READ_PROGRAM.format(program=HOLDER, size=len(code)))
+    holder = await start(argv, cwd="/", environment=child_environment({}, {}), stdin=PIPE, stderr=DEVNULL, descriptors=terminal)
+    assert holder.stdin is not None
+    holder.stdin.write(code)
+    return holder
 
 
 async def hold(

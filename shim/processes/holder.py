@@ -1,6 +1,6 @@
 """Holds the pipes of one agent, or a terminal, so that it goes on while no server runs. A program of its own; nothing imports it.
 
-    python -I -S holder.py (or its bytecode)
+    python -I -S holder.py, or with its bytecode first on stdin (`child_process.waiting_holder`)
 
 Stdin has the parts of `child_process.hold`; until then the program waits, and it ends if there are none. The folder exists, is
 private, and has no holder. For a terminal both its ends are inherited, and their numbers are told. Stdout gets the agent's pid,

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -106,14 +104,3 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def test_a_program_runs_from_its_bytecode_if_that_is_current_and_can_be_written(tmp_path: Path) -> None:
-    program, nowhere = tmp_path / "one.py", tmp_path / "two.py"
-    program.write_text("print(1)")
-    kept = child_process.bytecode_of(str(program))
-    assert kept.endswith(".pyc") != sys.dont_write_bytecode
-    assert subprocess.check_output([sys.executable, kept]) == b"1\n"
-    Path(cache_from_source(nowhere)).mkdir(parents=True)
-    nowhere.write_text("print(2)")
-    assert child_process.bytecode_of(str(nowhere)) == str(nowhere)

@@ -235,6 +235,20 @@ async def test_a_terminal_that_is_starting_is_disposed_of_too(place: Place) -> N
     await terminals.remove(await terminals.create(place.directory, "p", NewTerminal("/bin/sh", ("-c", "read x"))))
 
 
+async def test_a_terminal_whose_client_goes_while_it_starts_ends_with_the_server(place: Place, folder: Path | None) -> None:
+    """As at the end of a browser: the request is given up, and the server stops before its program runs."""
+    terminals, mark = place.services.terminals, f"x{os.getpid()}"
+    starting = asyncio.create_task(terminals.create(place.directory, "p", NewTerminal("/bin/sh", ("-c", f"read {mark}"))))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(terminals.close())
+    await asyncio.sleep(0)
+    starting.cancel()
+    await closing
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [line for line in lines if f"read {mark}".encode() in line]
+    assert folder is None or not list(folder.iterdir())
+
+
 async def test_a_directory_has_its_own(place: Place) -> None:
     made = await create(place, "read x")
     elsewhere = {"directory": str(place.home)}

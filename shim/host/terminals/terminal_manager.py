@@ -410,7 +410,7 @@ class Terminals:
         self._open: dict[str, Terminal] = {}
         self._tokens: dict[str, str] = {}
         self._tickets: dict[str, _Ticket] = {}
-        self._starting = 0
+        self._starting = set[asyncio.Task[Terminal]]()
         self._closed = False
 
     def shells(self) -> list[InstalledShell]:
@@ -442,14 +442,22 @@ class Terminals:
 
         Raises InvalidRequest for a missing program or folder, too many terminals, or a directory that is disposed meanwhile.
         """
-        if self._closed or len(self._open) + self._starting >= self._limit:
+        if self._closed or len(self._open) + len(self._starting) >= self._limit:
             raise InvalidRequest(f"There are {self._limit} terminals open, which is the limit. Close some.")
+        directory_token = self._tokens.setdefault(directory, f"ptys-{secrets.token_hex(8)}")
+        start = asyncio.create_task(
+            self._start(directory, directory_token, project, new), name=f"start of a terminal in {directory}"
+        )
+        self._starting.add(start)
+        start.add_done_callback(self._starting.discard)
+        return await asyncio.shield(start)
+
+    async def _start(self, directory: str, directory_token: str, project: str, new: NewTerminal) -> Terminal:
+        """As `create`. Its client may go meanwhile: what was begun is listed, or ended."""
         id_ = self._ids.new("pty")
         token = _new_token()
-        directory_token = self._tokens.setdefault(directory, f"ptys-{secrets.token_hex(8)}")
         scrollback, watchers = Scrollback(), set[Watcher]()
         on_output, on_exit = partial(_show, scrollback, watchers), partial(self._note_exit, id_)
-        self._starting += 1
         try:
             spec = await asyncio.to_thread(self._spec, directory, new, (directory_token, token))
             if self._held is not None:
@@ -459,8 +467,6 @@ class Terminals:
             await process.start()
         except OSError as error:
             raise InvalidRequest(f"Cannot start a terminal in {directory}: {error.strerror or error}") from error
-        finally:
-            self._starting -= 1
         if self._tokens.get(directory) != directory_token:
             await process.end()
             raise InvalidRequest(f"{directory} was disposed while the terminal started. Create the terminal again.")
@@ -577,6 +583,8 @@ class Terminals:
                 self._tokens.pop(terminal.directory, None)
                 _end(terminal, may_return=True)
         await self.dispose(None)
+        if self._starting:  # they end what they have started
+            await asyncio.wait(self._starting)
 
     # --- inside
 

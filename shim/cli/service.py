@@ -131,7 +131,7 @@ def property_list(plan: Plan) -> str:
         "ThrottleInterval": RESTART_S,
         "ExitTimeOut": STOP_S,
         "ProcessType": "Interactive",
-        "AbandonProcessGroup": plan.outlive,  # holders have groups of their own; none of them is a child to end
+        "AbandonProcessGroup": plan.outlive,  # else launchd kills the server's group when it has died
         "StandardOutPath": str(plan.log),
         "StandardErrorPath": str(plan.log),
         "SoftResourceLimits": {"NumberOfFiles": OPEN_FILES, "Core": 0},
@@ -173,7 +173,7 @@ SYSTEMD: Mapping[Action, tuple[tuple[str, ...], ...]] = {
 }
 LAUNCHD: Mapping[Action, tuple[tuple[str, ...], ...]] = {
     "start": (("launchctl", "kickstart", "{target}"),),
-    "stop": (("launchctl", "kill", "SIGINT", "{target}"),),
+    "stop": (("launchctl", "kill", "SIGINT", "{target}"),),  # it exits with 0, so `KeepAlive` does not start it again
     "restart": (("launchctl", "kickstart", "-k", "{target}"),),
     "status": (("launchctl", "print", "{target}"),),
     "logs": (("tail", "-n", "200", "{log}"),),
@@ -302,6 +302,8 @@ def uninstall(settings: Settings, out: screen.Console) -> int:
     paths = [path for path in (*service_manager.files(Plan((), (), Path.home())), environment) if path.exists()]
     if not paths:
         raise ServiceError("The service is not installed.")
+    for argv in service_manager.commands("stop"):  # which ends agents; `bootout` would be a SIGTERM. It need not run
+        _ask(argv)
     failures = [*_failures(service_manager.before_removal())]
     for path in paths:
         path.unlink()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import plistlib
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from shim.cli import screen, service
-from shim.cli.service import SERVICE, SOCKET, USER, Manager, ServiceError
+from shim.cli.service import SERVICE, SOCKET, USER, Manager, Plan, ServiceError, property_list, service_unit
 from shim.lib.settings import Settings
 
 NO_BUS = "Failed to connect to bus: No medium found"
@@ -71,6 +73,34 @@ def test_an_installation_stops_socket_and_service_before_it_starts_them(on_deman
     stop, start = commands[-2:]
     assert stop == (*USER, "stop", SOCKET, SERVICE), "a socket does not move to another address while its service runs"
     assert start == (*USER, "start", *((SOCKET,) if on_demand else (SOCKET, SERVICE)))
+
+
+@pytest.mark.parametrize("outlive", [True, False])
+def test_a_manager_leaves_holders_alone_and_a_stop_is_a_ctrl_c(outlive: bool, tmp_path: Path) -> None:
+    """systemd.kill(5): `process` kills the main process only. launchd.plist(5): the group of a dead job is killed."""
+    plan = Plan(("/bin/opencode-shim",), (), tmp_path, outlive=outlive)
+    settings = [line for line in service_unit(plan).splitlines() if "Kill" in line and not line.startswith("#")]
+    kept = ["KillMode=process", "KillSignal=SIGINT", "RestartKillSignal=SIGTERM"]
+    assert settings == (kept if outlive else ["KillMode=mixed"])
+    items = plistlib.loads(property_list(plan).encode())
+    assert items["AbandonProcessGroup"] is outlive
+    assert items["KeepAlive"] == {"SuccessfulExit": False}, "what a stop has ended stays so"
+    launchd = Manager("launchd", tmp_path, tmp_path / "log")
+    assert [argv[:3] for argv in launchd.commands("stop")] == [("launchctl", "kill", "SIGINT")]
+    assert [argv[:3] for argv in launchd.commands("restart")] == [("launchctl", "kickstart", "-k")]
+
+
+@pytest.mark.parametrize("kind", ["systemd", "launchd"])
+def test_a_removal_stops_the_service_first_which_ends_agents(
+    kind: Literal["systemd", "launchd"], machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, manager = list[tuple[str, ...]](), Manager(kind, machine.home / "units", machine.home / "log")
+    monkeypatch.setattr(service, "manager", lambda _: manager)
+    monkeypatch.setattr(service, "_ask", lambda argv: (asked.append(argv), (True, ""))[1])
+    machine.install()
+    asked.clear()
+    service.uninstall(machine.settings, machine)
+    assert asked == [*manager.commands("stop"), *manager.before_removal(), *manager.after_removal()]
 
 
 @pytest.mark.parametrize(("file", "command"), [("uv-receipt.toml", "uv"), ("pipx_metadata.json", "pipx"), ("", "python")])

@@ -100,8 +100,9 @@ def check(operation_id: str, body: Any) -> None:
             count += len(members)
             if count <= most:
                 for key, inner in members.items():
-                    if named and (key in TEXTS or key in ARRAYS):
-                        _check_named(key, inner, (*path, key))
+                    bound = (TEXTS if isinstance(inner, str) else ARRAYS).get(key) if named else None
+                    if bound is not None and isinstance(inner, (str, list)) and len(cast("list[Any]", inner)) > bound:
+                        raise _too_much(cast("str | list[Any]", inner), bound, (*path, key))
                     if isinstance(inner, (dict, list)):
                         below = named and key not in OPEN and len(path) < NAMED_DEPTH
                         stack.append((cast("object", inner), (*path, key) if below else path, below))
@@ -116,11 +117,11 @@ def check(operation_id: str, body: Any) -> None:
             raise PayloadTooLarge(f"The body has more than {most} values.", most)
 
 
-def _check_named(key: str, value: Any, path: tuple[str | int, ...]) -> None:
-    if isinstance(value, str) and len(value) > (most := TEXTS.get(key, len(value))):
-        raise InvalidRequest(f"Expected at most {most} characters, got {len(value)}", path=path)
-    if isinstance(value, list) and len(cast("list[Any]", value)) > (most := ARRAYS.get(key, len(cast("list[Any]", value)))):
-        raise PayloadTooLarge(f"Expected at most {most} items, got {len(cast('list[Any]', value))}{place_text(path)}", most)
+def _too_much(value: str | list[Any], most: int, path: tuple[str | int, ...]) -> Exception:
+    """The error of a value of a name with a bound."""
+    if isinstance(value, str):
+        return InvalidRequest(f"Expected at most {most} characters, got {len(value)}", path=path)
+    return PayloadTooLarge(f"Expected at most {most} items, got {len(value)}{place_text(path)}", most)
 
 
 # --- handlers ---------------------------------------------------------------------------------------------------

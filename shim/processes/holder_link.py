@@ -92,11 +92,6 @@ def fits(folder: Path) -> bool:
     return len(os.fsencode(folder / "s")) <= PATH_BYTES
 
 
-def record(kind: bytes, data: bytes = b"") -> bytes:
-    """A record for a holder."""
-    return len(data).to_bytes(4, "little") + kind + data
-
-
 def records(data: bytes) -> Iterator[tuple[int, bytes, int]]:
     """The whole records of a tape: kind, body, and where each ends."""
     at = 0
@@ -183,7 +178,7 @@ class Link(asyncio.Protocol):
     def send(self, kind: bytes, data: bytes = b"") -> None:
         """Send a record, if the holder is there and was not sent its end."""
         if self.socket is not None and not self._has_ended and not self.socket.is_closing():
-            self.socket.write(record(kind, data))
+            self.socket.write(b"%b%b%b" % (len(data).to_bytes(4, "little"), kind, data))
 
     # --- what `Pipes` and `AgentProcess` need of transports
 

@@ -402,7 +402,7 @@ class OtherServers:
 def _need_of(entry: SessionEntry, agent: str | None = None) -> Need:
     record = entry.current_record
     try:
-        labels = labels_of(record.metadata)
+        labels = labels_of(record.metadata) if record.metadata else ()
     except InvalidRequest:  # metadata of an earlier version
         labels = ()
     return Need(record.directory, agent, labels)

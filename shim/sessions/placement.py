@@ -15,7 +15,7 @@ LABELS_KEY = "serverLabels"
 
 def labels_of(metadata: object) -> tuple[str, ...]:
     """The labels that a session's `metadata` demands. Raises InvalidRequest."""
-    value = obj(metadata).get(LABELS_KEY) if metadata else None
+    value = obj(metadata).get(LABELS_KEY)
     if value is None:
         return ()
     try:

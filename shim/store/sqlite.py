@@ -16,7 +16,7 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -292,11 +292,17 @@ class SqliteStore(Ownership):
 
     def set_value(self, namespace: str, key: str, value: Any) -> None:
         """Queue a small value; None removes it."""
-        if value is None:
-            statement = _statement(DELETE_VALUE, (namespace, key))
-        else:
-            statement = _statement(SET_VALUE, (namespace, key, dump(value, f"value {namespace}/{key}")))
-        (self._opened or self._not_open()).writer.put([statement])
+        self.set_values([(namespace, key, value)])
+
+    def set_values(self, values: Iterable[tuple[str, str, Any]]) -> None:
+        """Queue several values, all or none. In: namespace, key and value of each."""
+        statements: list[Statement] = []
+        for namespace, key, value in values:
+            if value is None:
+                statements.append(_statement(DELETE_VALUE, (namespace, key)))
+            else:
+                statements.append(_statement(SET_VALUE, (namespace, key, dump(value, f"value {namespace}/{key}"))))
+        (self._opened or self._not_open()).writer.put(statements)
 
     def flush(self, session_id: str | None = None) -> CoroutineType[Any, Any, None]:
         """Wait until all queued rows are committed, whatever their session."""
@@ -659,7 +665,14 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migrati
 
 
 def _statement(sql: str, cells: tuple[str | int | None, ...]) -> Statement:
-    return Statement(sql, [bind(cells)], 64 + sum([len(cell) for cell in cells if isinstance(cell, str)]))
+    size, bound = 64, list[str | bytes | int | None]()
+    for cell in cells:  # as `bind`
+        if isinstance(cell, str):
+            size += len(cell)
+            bound.append(cell if cell.isascii() else _encodable(cell))
+        else:
+            bound.append(cell)
+    return Statement(sql, [bound], size)
 
 
 def _bytes_statement(sql: str, session_id: str, number: int, body: bytes) -> Statement:

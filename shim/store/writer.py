@@ -4,7 +4,7 @@
 
 A row leaves the queue only after its commit. If a commit fails, its rows stay first in the queue and every `flush` raises. The
 commit is repeated by the next flush and once a second, so that nothing is lost if the disk has room again. The queue is bounded;
-`put` refuses rows if it is full. `begin_group` and `end_group` hold rows together, so that one commit has all of them. This
+`put` refuses rows if it is full. `is_grouping` and `end_group` hold rows together, so that one commit has all of them. This
 module knows no database: `commit` is injected.
 """
 
@@ -84,7 +84,8 @@ class GroupWriter:
         """Why the last commit failed, or None."""
         self._closing = self._urgent = False
         self._ended = False
-        self._is_grouping = False
+        self.is_grouping = False
+        """Set to commit nothing that is queued from here on before `end_group`, which must follow soon."""
         self._loose = 0
         """Statements at the end of the queue that wait for `end_group`."""
         self._thread = threading.Thread(target=self._run, name="store-write", daemon=True)
@@ -126,7 +127,7 @@ class GroupWriter:
             if self._closing or was + rows > self._limits.queue_rows or self._bytes + size > self._limits.queue_bytes:
                 self._refuse(rows, size)
             self._queue.extend(statements)
-            self._loose += len(statements) if self._is_grouping else 0
+            self._loose += len(statements) if self.is_grouping else 0
             self._rows += rows
             self._bytes += size
             self._accepted += rows
@@ -134,14 +135,10 @@ class GroupWriter:
             if self._urgent or was == 0 or self._rows >= self._limits.group_rows > was:
                 self._changed.notify()
 
-    def begin_group(self) -> None:
-        """Commit nothing that is queued from here on before `end_group`, which must follow soon: then it goes together."""
-        with self._changed:
-            self._is_grouping = True
-
     def end_group(self) -> None:
+        """Let all that was queued since `is_grouping` be committed, together."""
         with self._changed:
-            self._is_grouping, self._loose = False, 0
+            self.is_grouping, self._loose = False, 0
             self._changed.notify()
 
     def _refuse(self, rows: int, size: int) -> None:

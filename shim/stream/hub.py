@@ -369,9 +369,10 @@ class Hub:
         positions = self._positions
         for readers in tuple(self._faces.values()):
             if readers.count or (readers.has_left and self._is_wanted(readers)):
-                if positions is not None:
+                events = readers.face.render(change)
+                if events and positions is not None:
                     positions.begin(change)
-                self.publish_all(readers.face.render(change))
+                self.publish_all(events)
         if positions is not None:
             positions.end(change)
 

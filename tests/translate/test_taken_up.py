@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from shim.lib.clock import ManualClock
 from shim.processes.holder_link import HolderStart
-from shim.sessions.session.lost_turns import NotExact, Open, read_calls, replay
+from shim.sessions.session.lost_turns import NotExact, Open, read_calls, replay, replay_pieces
 from shim.sessions.session.tape import CALLS, Tape
 from tests.support import recordings
 from tests.support.replay import Replay, codec_of
-from universal.codec import Output, WriteLine
+from universal.codec import Fact, Output, WriteLine
+from universal.events import EventType
 from universal.lib.jsonvalue import JsonObject
 
 CUTS = 6
@@ -22,22 +25,25 @@ CUTS = 6
 NAMES = [name for name in recordings.names() if recordings.is_ours(name) or name.startswith("amp/")]
 
 
-class CallStore:
-    """What a store keeps of tapes, as JSON."""
+class Server:
+    """What tapes need of `Tapes`. Nothing is stored."""
 
     clock, folder, starts = ManualClock(), Path("/held"), HolderStart()
 
     def __init__(self) -> None:
-        self.calls: dict[str, str] = {}
+        self.touched: list[Tape] = []
 
-    def put(self, tape: Tape, namespace: str, key: str, value: JsonObject) -> None:
-        self.calls[key] = json.dumps(value)
-
-    def touch(self, tape: Tape) -> None: ...
+    def hold(self) -> None: ...
 
 
-def new_tape(kept: Any, row: JsonObject | None = None) -> Tape:
-    return Tape(kept, "ses_1", lambda: None, row)
+def new_tape(row: JsonObject | None = None) -> Tape:
+    server: Any = Server()
+    return Tape(server, "ses_1", lambda: None, row)
+
+
+def stored_calls(tape: Tape) -> JsonObject:
+    """The calls of a tape as they come back from a store: number -> call."""
+    return {number: json.loads(json.dumps(call)) for number, call in tape.new_calls}
 
 
 def listen(tape: Tape, codec: Any, outputs: list[Output], lines: list[bytes]) -> list[tuple[JsonObject, int]]:
@@ -65,6 +71,17 @@ def listen(tape: Tape, codec: Any, outputs: list[Output], lines: list[bytes]) ->
     return rows
 
 
+def pieces_after(rows: list[tuple[JsonObject, int]], at: int, outputs: list[Output]) -> list[Any]:
+    """The events of the lines after a row that are pieces of text alone: for them no row is written."""
+    events: list[Any] = []
+    for (before, count), (row, end) in pairwise(rows[at:]):
+        output = outputs[count] if end == count + 1 else None
+        if row["lines"] == before["lines"] or not isinstance(output, Fact) or output.type is not EventType.ITEM_DELTA:
+            break
+        events.append(SimpleNamespace(sequence=len(events), data=output.data))
+    return events
+
+
 def plain(outputs: list[Output]) -> list[Any]:
     return [output.data if isinstance(output, WriteLine) else output for output in outputs]
 
@@ -77,32 +94,51 @@ def is_played_daily(name: str) -> bool:
 @pytest.mark.parametrize("name", [recordings.older_is_slow(name, not is_played_daily(name)) for name in NAMES])
 def test_a_codec_that_is_replayed_says_the_same(name: str) -> None:
     recording = recordings.read(name)
-    kept, outputs, lines = CallStore(), list[Output](), list[bytes]()
-    tape, codec = new_tape(kept), codec_of(recording.agent)
+    outputs, lines = list[Output](), list[bytes]()
+    tape, codec = new_tape(), codec_of(recording.agent)
     rows = listen(tape, codec, outputs, lines)
     Replay(recording.agent, codec).play(recording)
     assert tape.is_exact
     said, token = plain(outputs), {"folder": "/held/t", "secret": "00", "token": "t", "began_ms": 0}
-    for row, count in [*rows[:: max(1, len(rows) // CUTS)], rows[-1]]:
+    for at in [*range(0, len(rows), max(1, len(rows) // CUTS)), len(rows) - 1]:
+        row, count = rows[at]
         again, heard = codec_of(recording.agent), list[Output]()
-        other = new_tape(kept, token)
+        other = new_tape(token)
         listen(other, again, heard, [])
-        calls = read_calls({key: json.loads(call) for key, call in kept.calls.items()}, row, tape.notes)
-        due = replay(other, again, row, lines, calls, Open())
+        due = replay(other, again, row, lines, read_calls(stored_calls(tape), row, tape.notes), Open())
         assert plain(heard) == said[:count]
         assert list(due.values()) == [output.data for output in outputs[:count] if isinstance(output, WriteLine)]
+        pieces = pieces_after(rows, at, outputs)
+        replay_pieces(other, again, lines, pieces, Open())
+        assert (plain(heard), other.lines) == (said[: count + len(pieces)], row["lines"] + len(pieces))
 
 
 @pytest.mark.parametrize("key", ["outputs", "writes"])
 def test_a_row_that_does_not_fit_is_refused(key: str) -> None:
     recording = recordings.read(NAMES[0])
-    kept, lines = CallStore(), list[bytes]()
-    tape, codec = new_tape(kept), codec_of(recording.agent)
+    lines = list[bytes]()
+    tape, codec = new_tape(), codec_of(recording.agent)
     rows = listen(tape, codec, [], lines)
     Replay(recording.agent, codec).play(recording)
-    other, again = new_tape(kept), codec_of(recording.agent)
+    other, again = new_tape(), codec_of(recording.agent)
     other.listen(again)
     row = {**rows[-1][0], key: rows[-1][0][key] - 1}
-    calls = read_calls({key: json.loads(call) for key, call in kept.calls.items()}, row, ())
     with pytest.raises(NotExact):
-        replay(other, again, row, lines, calls, Open())
+        replay(other, again, row, lines, read_calls(stored_calls(tape), row, ()), Open())
+
+
+@pytest.mark.parametrize("wrong", ["text", "line"])
+def test_a_stored_piece_that_the_lines_do_not_give_is_refused(wrong: str) -> None:
+    recording = recordings.read(next(name for name in NAMES if name.startswith("claude") and name.endswith("/task")))
+    outputs, lines = list[Output](), list[bytes]()
+    tape, codec = new_tape(), codec_of(recording.agent)
+    rows = listen(tape, codec, outputs, lines)
+    Replay(recording.agent, codec).play(recording)
+    at = next(at for at in range(len(rows)) if len(pieces_after(rows, at, outputs)) > 1)
+    row, pieces = rows[at][0], pieces_after(rows, at, outputs)
+    stored = [*pieces[:1], pieces[0]] if wrong == "text" else [*pieces, pieces[0]]
+    other, again = new_tape({"folder": "/held/t", "secret": "00", "token": "t", "began_ms": 0}), codec_of(recording.agent)
+    other.listen(again)
+    replay(other, again, row, lines, read_calls(stored_calls(tape), row, tape.notes), Open())
+    with pytest.raises(NotExact):
+        replay_pieces(other, again, lines, stored, Open())

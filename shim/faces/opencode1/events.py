@@ -14,7 +14,7 @@ from shim.faces.opencode1 import host, read
 from shim.faces.opencode1.generations import Generation, event_of_1_0
 from shim.faces.opencode1.wire_event import FACE, OpenCodeEvent
 from shim.host.changes import HostChanged
-from shim.stream.frame import Frame, encode_position, normal_scope, to_json
+from shim.stream.frame import ID_LENGTH, Frame, encode_position, normal_scope, to_json
 from universal.lib.jsonvalue import JsonObject, obj
 from universal.permissions import REPLIES
 from universal.session.changes import (
@@ -225,7 +225,13 @@ class EventEncoder:
     def encode(self, event: OpenCodeEvent, event_id: str, position: str) -> Frame | None:
         """As `Encoder.encode`. Older clients get the event's `legacy` form."""
         if self.generation == "v1.18":
-            return modern_frame(event, event_id, position)
+            body = b'{"id":"%b","type":"%b","properties":%b}' % (
+                event_id.encode(),
+                event.type.encode(),
+                to_json(event.properties),
+            )
+            piece_of = _Piece if event.type == DELTA else None
+            return Frame(position, body, event.urgent, piece_of, _envelope(event.scope, event.project))
         legacy = event if event.legacy is None else event.legacy()
         if legacy is None:
             return None
@@ -235,9 +241,10 @@ class EventEncoder:
 
     def layout(self, frame: Frame) -> bytes:
         position, body, _, _, envelope = frame
+        id_ = encode_position(position) if len(position) == ID_LENGTH else position.encode()
         if not self.wrapped:
-            return b"id:%b\ndata: %b\n\n" % (encode_position(position), body)
-        return b'id:%b\ndata: {%b"payload":%b}\n\n' % (encode_position(position), envelope, body)
+            return b"id:%b\ndata: %b\n\n" % (id_, body)
+        return b'id:%b\ndata: {%b"payload":%b}\n\n' % (id_, envelope, body)
 
     def greeting(self, position: str, ids: Ids) -> list[Frame]:
         return [self._frame(CONNECTED, ids.moment(), position)]
@@ -246,7 +253,8 @@ class EventEncoder:
         return self._frame(HEARTBEAT, ids.moment(), position)
 
     def _frame(self, event: OpenCodeEvent, event_id: str, position: str) -> Frame:
-        return modern_frame(event, event_id, position) if self.generation == "v1.18" else legacy_frame(event, position)
+        frame = self.encode(event, event_id, position) if self.generation == "v1.18" else None
+        return frame or legacy_frame(event, position)
 
 
 def encoder_of(now_ms: Callable[[], int], generation: Generation, *, wrapped: bool) -> EventEncoder:
@@ -254,13 +262,6 @@ def encoder_of(now_ms: Callable[[], int], generation: Generation, *, wrapped: bo
     if wrapped and generation == "v1.0":
         generation = "v1.1"
     return EventEncoder(now_ms, generation, wrapped)
-
-
-def modern_frame(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
-    """Encode an event for clients of 1.2 and later."""
-    body = b'{"id":"%b","type":"%b","properties":%b}' % (event_id.encode(), event.type.encode(), to_json(event.properties))
-    piece_of = _Piece if event.type == DELTA else None
-    return Frame(position, body, event.urgent, piece_of, _envelope(event.scope, event.project))
 
 
 def legacy_frame(event: OpenCodeEvent, position: str) -> Frame:

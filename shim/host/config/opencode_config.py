@@ -266,6 +266,13 @@ class _LoadedConfig:
     """Whether no file changed within SETTLING_NS before the read."""
 
 
+class _Configs(dict[str, OpenCodeConfig]):
+    """Directory -> its last configuration; `UNREAD` if its files were not read yet."""
+
+    def __missing__(self, directory: str) -> OpenCodeConfig:
+        return UNREAD
+
+
 WITHOUT_PROJECTS = ("OPENCODE_DISABLE_PROJECT_CONFIG", "OPENCODE_CONFIG_PROJECT_DISABLE")
 """Environment variables that make OpenCode 1.x and 2.x ignore project files."""
 
@@ -284,6 +291,9 @@ class ConfigFiles:
         self._environment = child_environment(environment, {})
         self._roots = tuple(roots)
         self._loaded: dict[str, _LoadedConfig] = {}
+        self._configs = _Configs()
+        self.current: Callable[[str], OpenCodeConfig] = self._configs.__getitem__
+        """Returns the last configuration of a directory without reading the disk; `UNREAD` if there is none."""
         self._loading: dict[str, asyncio.Task[OpenCodeConfig]] = {}
 
     @property
@@ -307,11 +317,6 @@ class ConfigFiles:
         return self.skill_folders.find(directory, config.personal_values, config.project_values)
 
     # --- reading
-
-    def current(self, directory: str) -> OpenCodeConfig:
-        """Return the last configuration without reading the disk; `UNREAD` if there is none."""
-        loaded = self._loaded.get(directory)
-        return UNREAD if loaded is None else loaded.config
 
     async def fresh(self, directory: str) -> OpenCodeConfig:
         """Return the configuration as of now. It checks the files in a thread, and reads them if one changed.
@@ -343,6 +348,7 @@ class ConfigFiles:
             for directory in list(self._loaded)[:-CACHED_DIRECTORIES]:
                 if directory not in used:
                     self._loaded.pop(directory, None)
+                    self._configs.pop(directory, None)
 
     def load(self, directory: str) -> OpenCodeConfig:
         """Load the configuration of a directory, which need not exist. Blocking."""
@@ -351,7 +357,7 @@ class ConfigFiles:
         loaded = self._loaded.get(directory)
         if loaded is None or not loaded.settled or loaded.folders != folders or _has_changed(loaded.stamps):
             loaded = self._read(directory, folders)
-            self._loaded[directory] = loaded
+            self._loaded[directory], self._configs[directory] = loaded, loaded.config
         return loaded.config
 
     def _read(self, directory: str, folders: tuple[Path, ...]) -> _LoadedConfig:

@@ -40,6 +40,8 @@ MISSED_EVENTS = 4_096
 NEAR = 1_000 * COUNTER_SPAN
 """Distance of ids that are stored in another order than they were made, at most: a second. They are of one turn of the loop."""
 DIGITS = 12
+DIGITS_OF = slice(4, 4 + DIGITS)
+"""The part of an event's id that ascends."""
 
 log = structlog.get_logger()
 
@@ -72,7 +74,7 @@ def decode(last_event_id: str) -> ReaderPlace | None:
 
 def digits_of(event_id: str) -> str:
     """The part of an event's id that ascends."""
-    return event_id[4 : 4 + DIGITS]
+    return event_id[DIGITS_OF]
 
 
 def distance(event_id: str, digits: str) -> int:
@@ -94,7 +96,7 @@ class JournalPositions:
         """As `Positions.begin`."""
         self._event, self._shown = "", 0
         if isinstance(change, SessionChanges) and change.event_id:
-            self._event = f"{SEPARATOR}{digits_of(change.event_id)}{SEPARATOR}{change.together:x}{SEPARATOR}"
+            self._event = f"{SEPARATOR}{change.event_id[DIGITS_OF]}{SEPARATOR}{change.together:x}{SEPARATOR}"
 
     def next(self, moment: str) -> tuple[str, str]:
         """As `Positions.next`."""
@@ -107,7 +109,7 @@ class JournalPositions:
         """As `Positions.end`. Also of a change that no face was asked for."""
         self._event = ""
         if isinstance(change, SessionChanges) and change.event_id:
-            self._last = SEPARATOR + digits_of(change.event_id)
+            self._last = SEPARATOR + change.event_id[DIGITS_OF]
 
     def renew(self, position: str) -> str:
         """As `Positions.renew`."""

@@ -355,8 +355,12 @@ class Requests:
 
     def to_json(self) -> list[JsonObject]:
         """The open requests of whose calls a person is asked for more than one access, as `restore` takes them."""
-        steps = [request for request in self._open.values() if request.rest or request.shown_id != request.data.permission_id]
-        return [{"permission_id": step.data.permission_id, **_STEP.dump_python(_Step.of(step), mode="json")} for step in steps]
+        steps: list[JsonObject] = []
+        for request in self._open.values():
+            if request.rest or request.shown_id != request.data.permission_id:
+                step = _STEP.dump_python(_Step.of(request), mode="json")
+                steps.append({"permission_id": request.data.permission_id, **step})
+        return steps
 
     def restore(self, state: SessionState, fact: Fact, data: PermissionData, agent: str, step: JsonObject | None) -> None:
         """Go on with a request that the session shows, of a server that has ended. In: what `to_json` said of it."""

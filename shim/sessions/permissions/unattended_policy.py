@@ -54,11 +54,6 @@ def unattended_policy_of(value: Any, place: str) -> UnattendedPolicy | None:
         raise InvalidRequest(f"{place} cannot be used: {error}, not {str(value)[:100]!r}.") from error
 
 
-def unattended_policy_of_headers(headers: Mapping[str, str]) -> UnattendedPolicy | None:
-    """The policy in a prompt's header, or None. Raises InvalidRequest."""
-    return unattended_policy_of(headers.get(UNATTENDED_HEADER), UNATTENDED_HEADER)
-
-
 def check_unattended(metadata: Any) -> None:
     """Raise InvalidRequest if `unattended` in a session's `metadata` is invalid."""
     unattended_policy_of(obj(metadata).get(UNATTENDED_KEY), f"metadata.{UNATTENDED_KEY}")
@@ -117,4 +112,5 @@ class Terms(TypedDict):
 
 def terms_of_headers(headers: Mapping[str, str]) -> Terms:
     """The terms of a prompt. Raises InvalidRequest."""
-    return Terms(unattended=unattended_policy_of_headers(headers), caps=caps_of(headers, HEADERS))
+    unattended = unattended_policy_of(headers.get(UNATTENDED_HEADER), UNATTENDED_HEADER)
+    return Terms(unattended=unattended, caps=caps_of(headers, HEADERS))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import Any
 
 from shim.lib.clock import rfc3339
@@ -47,7 +48,7 @@ def missed_context(
 
     `title_of`: what people call an agent.
     """
-    ids = [id_ for id_ in session.messages.unknown_to(agent) if id_ not in leave_out]
+    ids = list(filterfalse(leave_out.__contains__, session.messages.unknown_to(agent)))
     excerpts: list[str] = []
     size = 0
     for id_ in reversed(ids):

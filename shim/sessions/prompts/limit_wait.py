@@ -74,7 +74,7 @@ class LimitWait:
 
     def to_json(self) -> list[int]:
         """How often it has waited in this turn, and until when it waits: 0 if it does not."""
-        return [self._count, self._until_s if self.is_waiting else 0]
+        return [self._count, self._until_s if self._timer is not None else 0]
 
     def restore(self, said: Sequence[int]) -> None:
         """Go on with the wait of a server that has ended."""

@@ -88,7 +88,9 @@ def prepare(
     """
     if pending.prompt.compact:  # the agent compacts its own conversation; missed messages go along with the next prompt
         return PromptDispatch(pending.prompt, (), pending.journal_entry() | context.NOTHING.journal_entry())
-    leave_out = {pending.message_id, *(prompt.message_id for prompt in queued)}
+    leave_out = {pending.message_id}
+    for prompt in queued:
+        leave_out.add(prompt.message_id)
     missed = context.missed_context(state.session, pending.agent, leave_out, title_of)
     due = state.instructions.due()
     text = notes.note(pending.agent) + missed.text + pending.prompt.text
@@ -649,7 +651,9 @@ class Offers:
 
     def to_json(self) -> JsonObject:
         """What is offered, and what was declined, as `restore` takes it."""
-        offered: JsonObject = {key: [list(one.carried), one.journal_entry] for key, one in self._dispatches.items()}
+        offered: JsonObject = {}
+        for key, dispatch in self._dispatches.items():
+            offered[key] = [list(dispatch.carried), dispatch.journal_entry]
         return {"offered": offered, "declined": sorted(self._declined)}
 
     def restore(self, said: JsonObject) -> None:

@@ -1,8 +1,9 @@
 """What becomes of a turn whose server has ended: it is taken up from the tape of its agent, or ended as lost.
 
-With a tape (`shim.sessions.session.tape`), a fresh codec gets the calls and lines that the store has taken in, silently. The
-session then goes on from the row: its turn machine, its prompts, its open requests. Lines that the agent has not got are sent,
-and what it has said since is taken in as if it came now. Whatever does not fit exactly is refused, and the turn ends as lost.
+With a tape (`shim.sessions.session.tape`), a fresh codec gets the calls and lines that the store has taken in, silently: those
+up to the row, and those whose pieces of text the journal has after it. The session then goes on from the row: its turn machine,
+its prompts, its open requests. Lines that the agent has not got are sent, and what it has said since is taken in as if it came
+now. Whatever does not fit exactly is refused, and the turn ends as lost.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from shim.sessions.session.tape import ROWS, Tape, Tapes, calls_of, read_call
 from shim.sessions.undo.step_snapshots import HOLD
 from shim.store.base import Store
 from universal.codec import Fact, Output, PermissionReply, Prompt, QuestionReply, SetTimer, ToolCheck
-from universal.events import ErrorData, EventType, ItemData, PermissionData, QuestionData
+from universal.events import ErrorData, EventType, ItemData, PermissionData, QuestionData, UniversalEvent
 from universal.host import CommandEnded, HostCall, HostDone, ReadText, RunCommand, StopCommand, WriteText
 from universal.launch import LaunchOptions
 from universal.lib.jsonvalue import JsonObject
@@ -68,20 +69,25 @@ def end_turn(state: SessionState, lost_server: str = "") -> bool:
 
 def state_of(actor: SessionActor) -> JsonObject | None:
     """What the row of a tape says of its session. None if nobody could go on: while the server itself does some of the work."""
-    main, dispatcher, process, children = actor.main, actor.dispatcher, actor.process, actor.children.states
-    is_behind = main.journal.is_behind or any(child.journal.is_behind for child in children.values())
-    if actor.local_work.is_running or process.edits.is_waiting or is_behind:
+    main, dispatcher, process = actor.main, actor.dispatcher, actor.process
+    if actor.local_work.is_running or process.edits.is_waiting or main.journal.is_behind:
         return None
+    children: JsonObject = {}
+    for key, child in actor.children.states.items():
+        if child.journal.is_behind:
+            return None
+        children[key] = [child.id, _turn_of(child) if child.machine.busy else None]
+    is_busy = main.machine.busy
     return {
-        "is_busy": main.machine.busy,
-        "is_at_work": _is_at_work(actor),
+        "is_busy": is_busy,
+        "is_at_work": is_busy or _is_at_work(actor),
         **_turn_of(main),
         "agent": process.agent,
         "process": [process.resumes, process.reads_project, dispatcher.may_use_project_settings, process.edits.is_on],
         "prompts": [dispatcher.current_key, dispatcher.waiting_key],
         "marks": [actor.refused_turn, actor.has_own_work],
         "chosen": list(process.chosen),
-        "children": {key: [child.id, _turn_of(child) if child.machine.busy else None] for key, child in children.items()},
+        "children": children,
         "requests": actor.requests.to_json(),
         "offers": actor.offers.to_json(),
         "limit": actor.limit.to_json(),
@@ -94,7 +100,7 @@ def _is_at_work(actor: SessionActor) -> bool:
 
 
 def _turn_of(state: SessionState) -> JsonObject:
-    return {"machine": state.machine.to_json(), "sequence": state.sequence, "turn_metadata": state.turn_metadata}
+    return {"machine": state.machine.to_json(), "sequence": state.journal.sequence, "turn_metadata": state.turn_metadata}
 
 
 def _go_on(state: SessionState, said: JsonObject) -> None:
@@ -259,6 +265,15 @@ def replay(
     return due
 
 
+def replay_pieces(tape: Tape, codec: Any, lines: Sequence[bytes], events: Sequence[UniversalEvent], open_: Open) -> None:
+    """Take in the lines after a row whose pieces of text are stored: no row is written for them. Raises NotExact, IndexError."""
+    for event in events:
+        outputs: list[Output] = codec.receive(lines[tape.lines])
+        if [(type(output), getattr(output, "data", None)) for output in outputs] != [(Fact, event.data)]:
+            raise NotExact(f"event {event.sequence} of the journal is none that the agent's lines give")
+        open_.note(outputs)
+
+
 class _Replay:
     """The way from a row to a session at work."""
 
@@ -270,7 +285,7 @@ class _Replay:
         self._row = row
         self._said: JsonObject = row["state"]
         self._open = Open()
-        self._skip = int(row["lines"])
+        self._skip = 0
 
     async def take_up(self, actor: SessionActor) -> None:
         """Go on with the turn. Raises NotExact, OSError, and what values of another form raise."""
@@ -334,6 +349,8 @@ class _Replay:
             tape.notes = list(process.notes)
             calls = read_calls(await self._deps.store.values(calls_of(main.id)), row, tape.notes)
             due = replay(tape, codec, row, lines, calls, self._open)
+            replay_pieces(tape, codec, lines, await deps.store.events(main.id, said["sequence"]), self._open)
+            self._skip = tape.lines
             current, waiting = said["prompts"]
             prompts = await self._prompts(current, waiting)
             children = {key: await self._load_child(id_) for key, (id_, _) in said["children"].items()}
@@ -347,7 +364,7 @@ class _Replay:
             await deps.config_refresh(actor.directory)
             actor.dispatcher.known_place = await deps.find_place(actor.directory)
             if said["is_busy"]:
-                _go_on(main, said)
+                _go_on(main, {**said, "sequence": main.sequence})
         except BaseException:  # whatever it is, its agent ends
             process.leave()
             raise

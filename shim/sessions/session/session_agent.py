@@ -245,6 +245,8 @@ class SessionAgent:
             if pieces:
                 self._listener.on_pieces(pieces)
                 pieces = []
+            if self.tape is not None:
+                self.tape.touch()
             if edits.is_on and edits.hold(generation, outputs, lines[at + 1 :]):
                 return True
             self._listener.on_outputs(outputs)

@@ -52,7 +52,8 @@ class SessionJournal:
         self.doers: dict[str, str] = {}
         """Who has answered a request, by its id, or has stopped the turn, until that is recorded."""
         self.on_queue: Callable[[], None] | None = None
-        """Called before events are queued for the store."""
+        """Called before events are queued for the store, unless all are pieces of text (`write_pieces`), or if it takes none."""
+        self._has_pieces_alone = True
 
     def write(
         self, type_: EventType, data: EventData, at_ms: int, *, source: Source, raw: Any, by: str | None = None
@@ -82,6 +83,7 @@ class SessionJournal:
             }
         )
         self.event_id = event.event_id
+        self._has_pieces_alone = False
         if self._burst is not None:
             self._burst.append(event)
         else:
@@ -128,6 +130,7 @@ class SessionJournal:
         }
         event = event.model_copy(update=identity)
         self.event_id = event.event_id
+        self._has_pieces_alone = False
         self._queue((event,))
         return event
 
@@ -155,6 +158,8 @@ class SessionJournal:
     def retry(self) -> None:
         """Queue again the events that the store did not take, as many as it takes now."""
         made_up = 0
+        if self._unsaved and self.on_queue is not None:
+            self.on_queue()
         while (some := self._unsaved[:RETRY_EVENTS]) and not self.is_closed:
             try:
                 self._store.append(some)
@@ -194,12 +199,15 @@ class SessionJournal:
         """
         if self.is_closed:
             return
-        if self.on_queue is not None:
+        if not self._has_pieces_alone and self.on_queue is not None:
             self.on_queue()
+        self._has_pieces_alone = True
         if not self._unsaved:
             try:
                 self._store.append(events)
             except StoreError as error:
+                if self.on_queue is not None:
+                    self.on_queue()
                 log.error("store.append_failed", session_id=self._session_id, sequence=events[0].sequence, error=str(error))
                 self._unsaved, self._failure = [event.model_copy(update={"raw": None}) for event in events], str(error)
                 self._note_overflow()

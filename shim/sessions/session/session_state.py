@@ -466,7 +466,10 @@ class SessionState:
         data = event.data
         if event.type is EventType.TURN_STARTED:
             account = {ACCOUNT: [self.account, self.session.record.cost]} if self.account else {}
-            self.facts = {key: value for key, value in self.facts.items() if key not in OF_A_TURN} | account
+            kept = {**self.facts}
+            for key in OF_A_TURN:
+                kept.pop(key, None)
+            self.facts = {**kept, **account}
         elif event.type is EventType.TURN_ENDED and isinstance(data, TurnData):
             outcome = OUTCOMES.get(str(obj(data.metadata).get("reason", "completed")), "failed")
             self.facts = {**self.facts, "outcome": outcome, "idle": from_rfc3339(event.time)}

@@ -4,7 +4,9 @@
     row     how far the agent's lines are taken in, the turn machine, and who holds the agent
 
 Both are written with the events that came of them: from the first change on, until the loop's next round, nothing is committed
-(`GroupWriter.begin_group`), and the rows of all changed tapes come last. So a commit is a state between two steps of the loop.
+(`GroupWriter.is_grouping`), and the rows of all changed tapes come last. So a commit is a state between two steps of the loop.
+Lines that are pieces of text change no row: their events tell how far the agent was heard (`lost_turns.replay_pieces`).
+
 A line for the agent is sent after the commit (`Hold.commit`). A replay of the calls and lines gives the same codec, since codecs
 are pure and their ids hang on a counter (`new_id`). Numbers of lines, outputs and written lines tell whether it did.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -106,8 +108,8 @@ class TapeStore(Protocol):
     groups: GroupWriter
     """The writer, which can hold rows together."""
 
-    def set_value(self, namespace: str, key: str, value: Any) -> None:
-        """As `Store.set_value`."""
+    def set_values(self, values: Iterable[tuple[str, str, Any]]) -> None:
+        """As `Store.set_value`, for several, all or none. In: namespace, key and value of each."""
         ...
 
     async def flush(self, session_id: str | None = None) -> None:
@@ -143,9 +145,9 @@ class Tape:
         self.is_over = False
         self.is_touched = False
         """Whether the row is to be written at the loop's next round."""
+        self.new_calls: list[tuple[str, JsonObject]] = []
+        """Calls that are stored with the next row, and their numbers."""
         self._tapes = tapes
-        self._early: list[JsonObject] = []
-        """Calls before there was a session."""
         self._lease_s = -1
         self._short_lease: asyncio.Task[None] | None = None
         self._within = False
@@ -158,16 +160,29 @@ class Tape:
     def listen(self, codec: Codec) -> None:
         """Note all calls of a codec from here on."""
         codec_methods: Any = codec
-        for name in ("receive", *CALLS):
+        codec_methods.receive = partial(self._receive, codec.receive)
+        for name in CALLS:
             if (method := getattr(codec, name, None)) is not None:
                 setattr(codec_methods, name, partial(self._call, name, method))
+
+    def _receive(self, receive: Callable[[bytes], list[Output]], line: bytes) -> list[Output]:
+        """Take a line in. `SessionAgent.receive` touches the tape for all but pieces of text."""
+        self.lines += 1
+        self._within = True
+        try:
+            outputs = receive(line)
+        finally:
+            self._within = False
+        for output in outputs:
+            if type(output) is WriteLine:
+                return self._number(outputs)
+        self.outputs += len(outputs)
+        return outputs
 
     def _call(self, name: str, method: Callable[..., Any], *args: Any) -> Any:
         if self._within:  # a codec calls itself
             return method(*args)
-        if name == "receive":
-            self.lines += 1
-        elif self.due is None:
+        if self.due is None:
             self._keep(name, args)
         self._within = True
         try:
@@ -178,29 +193,27 @@ class Tape:
         return self._number(cast("list[Output]", outputs)) if isinstance(outputs, list) else outputs
 
     def _keep(self, name: str, args: Sequence[Any]) -> None:
-        values = [_without_environment(arg) for arg in args]
-        setup = next(filter(None, map(_setup_of, values)), NO_SETUP)
-        servers = setup.servers
+        servers: tuple[McpServer, ...] = ()
+        values: list[list[Any]] = []
+        for arg in args:
+            if isinstance(arg, LaunchOptions):
+                arg = replace(arg, environment={}, variables={})
+            setup = arg if isinstance(arg, DirectorySetup) else getattr(arg, "setup", None) or NO_SETUP
+            if setup.servers:
+                servers, arg = setup.servers, _with_servers(arg, ())
+            if setup.has_shim or (servers and any(server.name == TOOLS_SERVER for server in servers)):
+                self.give_up("this server runs tools of it")
+            kind = type(arg).__name__
+            values.append([kind, _adapter(kind).dump_python(arg, mode="json")])
         if self.calls >= LIMIT_CALLS:
             self.give_up("it is too long")
-        if setup.has_shim or any(server.name == TOOLS_SERVER for server in servers):
-            self.give_up("this server runs tools of it")
         if not self.is_exact:
             return
-        self.touch()
         self.calls += 1
-        call: JsonObject = {"at": self.lines, "call": name}
+        call: JsonObject = {"at": self.lines, "call": name, "args": values}
         if servers:
             call["servers"] = self._note(_SERVERS.dump_json(servers))
-            values = [_with_servers(value, ()) for value in values]
-        args_json = [[type(value).__name__, _adapter(type(value).__name__).dump_python(value, mode="json")] for value in values]
-        self._put_call(self.calls, {**call, "args": args_json})
-
-    def _put_call(self, number: int, call: JsonObject) -> None:
-        if self.session_id:
-            self._tapes.put(self, calls_of(self.session_id), str(number), call)
-        else:
-            self._early.append(call)
+        self.new_calls.append((str(self.calls), call))
 
     def _note(self, data: bytes) -> int:
         """Keep secrets in the memory of the holder. Out: the number of the note."""
@@ -225,8 +238,6 @@ class Tape:
         """A session takes the agent that has waited: from here on all is stored."""
         self.session_id = session_id
         self._tapes.watch(self)
-        for number, call in enumerate(self._early, 1):
-            self._put_call(number, call)
 
     def _number(self, outputs: list[Output]) -> list[Output]:
         self.outputs += len(outputs)
@@ -246,13 +257,13 @@ class Tape:
             self.touch()
 
     def touch(self) -> None:
-        """Something has changed: the row is written with it."""
-        if self.is_touched:  # by an earlier piece of the same round
+        """Something has changed: the row is written with it, at the loop's next round. Nothing is committed before that."""
+        if self.is_touched or self.due is not None or not self.session_id:
             return
-        if self.is_over:
-            self._tapes.hold()
-        elif self.due is None and self.session_id:
-            self._tapes.touch(self)
+        self._tapes.hold()
+        if not self.is_over:
+            self.is_touched = True
+            self._tapes.touched.append(self)
 
     def row(self) -> JsonObject | None:
         """The row; None if no server could go on. Without a process it could if a prompt waits for one."""
@@ -303,22 +314,15 @@ class Tape:
 
     def end(self) -> None:
         """The agent has ended, or is dropped."""
-        self.is_over = True
+        self.is_over, self.is_exact = True, False
         self._tapes.forget(self)
-
-
-def _without_environment(value: Any) -> Any:
-    return replace(value, environment={}, variables={}) if isinstance(value, LaunchOptions) else value
-
-
-def _setup_of(value: Any) -> DirectorySetup | None:
-    return value if isinstance(value, DirectorySetup) else getattr(value, "setup", None)
 
 
 def _with_servers(value: Any, servers: tuple[McpServer, ...]) -> Any:
     if isinstance(value, DirectorySetup):
         return value._replace(servers=servers)
-    return value if _setup_of(value) is None else replace(value, setup=value.setup._replace(servers=servers))
+    setup: DirectorySetup | None = getattr(value, "setup", None)
+    return value if setup is None else replace(value, setup=setup._replace(servers=servers))
 
 
 class Tapes:
@@ -332,9 +336,11 @@ class Tapes:
         """Gets each tape whose agent has started."""
         self.leaves = False
         """Whether agents go on when this server stops."""
+        self.flush: Callable[[], Awaitable[None]] = store.flush
+        """Waits until all that is queued is stored. Raises StoreError."""
+        self.touched: list[Tape] = []
+        """Tapes whose rows are written at the loop's next round."""
         self._store = store
-        self._touched: dict[Tape, None] = {}
-        self._holds = False
 
     def expect(self, session_id: str) -> Tape:
         """A tape for an agent that is to be started. Its holder starts already."""
@@ -364,45 +370,36 @@ class Tapes:
 
     def hold(self) -> None:
         """Hold back commits until the loop's next round: a tape may follow, of the turn that begins."""
-        if not self._holds:
-            self._holds = True
-            self._store.groups.begin_group()
+        groups = self._store.groups
+        if not groups.is_grouping:
+            groups.is_grouping = True
             asyncio.get_running_loop().call_soon(self._settle)
 
-    def touch(self, tape: Tape) -> None:
-        """Hold back commits until the row of this tape is written, at the loop's next round."""
-        self.hold()
-        self._touched[tape] = None
-        tape.is_touched = True
-
     def _settle(self) -> None:
-        touched, self._touched, self._holds = self._touched, {}, False
+        touched, self.touched = self.touched, []
         for tape in touched:
-            tape.is_touched = False
-            row = tape.row()
-            self.put(tape, ROWS, tape.session_id, row)
+            row, calls, tape.is_touched, tape.new_calls = tape.row(), tape.new_calls, False, []
+            values: list[tuple[str, str, Any]] = [(ROWS, tape.session_id, row)]
+            for number, call in calls if tape.is_exact else ():
+                values.append((calls_of(tape.session_id), number, call))
+            try:
+                self._store.set_values(values)
+            except StoreError as error:  # it has no room: the agent ends with this server
+                tape.lose(error)
             tape.renew_lease(is_busy=row is not None and bool(row["state"]["is_at_work"]))
         self._store.groups.end_group()
 
-    def put(self, tape: Tape, namespace: str, key: str, value: JsonObject | None) -> None:
-        """Queue a value of a tape. If the store has no room, the agent ends with this server."""
-        try:
-            self._store.set_value(namespace, key, value)
-        except StoreError as error:
-            tape.lose(error)
-
     def forget(self, tape: Tape) -> None:
         """Remove a tape from the store, together with what happens in this round: another one may follow it."""
-        tape.is_exact = False
-        self.touch(tape)
+        self.hold()
         self.remove(tape.session_id, tape.calls)
 
     def remove(self, session_id: str, calls: int) -> None:
         """Remove a session's row and calls from the store."""
+        space = calls_of(session_id)
+        numbers = [(space, str(number), None) for number in range(1, calls + 1)]
         try:
-            self._store.set_value(ROWS, session_id, None)
-            for number in range(1, calls + 1):
-                self._store.set_value(calls_of(session_id), str(number), None)
+            self._store.set_values([(ROWS, session_id, None), *numbers])
         except StoreError as error:
             log.warning("tape.not_removed", session_id=session_id, error=str(error))
 
@@ -411,10 +408,6 @@ class Tapes:
         kept = {row["token"] for row in rows.values()}
         if count := await asyncio.to_thread(sweep, self.folder, kept, self.clock.now_ms()):
             log.warning("tape.holders_swept", count=count, why="they were killed")
-
-    async def flush(self) -> None:
-        """Wait until all that is queued is stored. Raises StoreError."""
-        await self._store.flush()
 
 
 def exchange(before: Tape | None, after: SpareTape | None = None, session_id: str = "") -> Tape | None:

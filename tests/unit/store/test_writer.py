@@ -334,7 +334,7 @@ async def test_a_group_is_written_in_one_commit() -> None:
     async with running_writer(disk, Limits(group_rows=1, group_s=0)) as writer:
         writer.put(rows(1))
         await writer.flush()
-        writer.begin_group()
+        writer.is_grouping = True
         writer.put(rows(2))
         waiting = asyncio.ensure_future(writer.flush())
         for _ in range(20):
@@ -351,7 +351,7 @@ async def test_rows_before_a_group_do_not_wait_for_it() -> None:
     async with running_writer(disk, Limits(group_s=0)) as writer:
         disk.gate.clear()
         writer.put(rows(1))
-        writer.begin_group()
+        writer.is_grouping = True
         writer.put(rows(2))
         disk.open()
         async with asyncio.timeout(WAIT_S):

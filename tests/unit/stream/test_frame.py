@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.faces.opencode1.events import modern_frame
 from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.stream.frame import CHUNK_BYTES, Frame, batches, compact, decode_position, encode_position, normal_scope
 from tests.unit.stream.reading import delta, encoder, numbered_event, parse
@@ -52,7 +51,8 @@ def texts(frames: list[Frame]) -> list[Any]:
 
 
 def encode(events: list[OpenCodeEvent]) -> list[Frame]:
-    return [modern_frame(event, f"evt_{number:03}", f"evt_{number:03}") for number, event in enumerate(events)]
+    frames = [encoder().encode(event, f"evt_{number:03}", f"evt_{number:03}") for number, event in enumerate(events)]
+    return [frame for frame in frames if frame is not None]
 
 
 def test_pieces_of_one_part_are_joined() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
-from shim.faces.opencode1.events import modern_frame
+from shim.faces.opencode1.events import EventEncoder
 from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
@@ -336,11 +336,13 @@ async def test_greeting_of_1_1() -> None:
 async def test_an_event_is_encoded_once_for_all_that_read_its_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     hub, encoded = make_hub(HubBounds(ring_frames=2)), list[int]()
 
-    def count_encoding(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
-        encoded.extend([event.properties["n"]] if "n" in event.properties else [])
-        return modern_frame(event, event_id, position)
+    encode = EventEncoder.encode
 
-    monkeypatch.setattr("shim.faces.opencode1.events.modern_frame", count_encoding)
+    def count_encoding(encoder: EventEncoder, event: OpenCodeEvent, event_id: str, position: str) -> Frame | None:
+        encoded.extend([event.properties["n"]] if "n" in event.properties else [])
+        return encode(encoder, event, event_id, position)
+
+    monkeypatch.setattr(EventEncoder, "encode", count_encoding)
     hub.publish(numbered_event(1))
     here = [subscribe(hub, scope="/p", wrapped=wrapped) for wrapped in (False, False, True)]
     everywhere = [subscribe(hub, wrapped=True) for _ in range(2)]

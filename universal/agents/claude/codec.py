@@ -252,7 +252,10 @@ class ClaudeCodec(kit.LineCodec[Context]):
     def _stamp(self, outputs: Iterable[Output]) -> list[Output]:
         stamped = super()._stamp(outputs)
         self.catalogue = self._settings.catalogue
-        return [self._with_anchor(output) if isinstance(output, Signal) else output for output in stamped]
+        for place, output in enumerate(stamped):
+            if isinstance(output, Signal):
+                stamped[place] = self._with_anchor(output)
+        return stamped
 
     def _with_anchor(self, out: Signal) -> Signal:
         """Add to an answered prompt the place after which the transcript can continue (`LaunchOptions.resume_at`)."""

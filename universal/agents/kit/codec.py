@@ -122,8 +122,10 @@ class BaseCodec(Codec, Generic[ContextT]):
         All outputs are made before the id is read, because one of them may set it.
         """
         results = list(outputs)
-        native = self.native_session_id
-        return [of_session(output, native) for output in results] if native else results
+        if native := self.native_session_id:
+            for place, output in enumerate(results):
+                results[place] = of_session(output, native)
+        return results
 
     _parse: Callable[[bytes], Json] = staticmethod(parse)
     """Parses a line. Raises ValueError or RecursionError."""

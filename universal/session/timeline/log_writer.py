@@ -44,8 +44,9 @@ class LogWriter:
 
     def next_message_id(self) -> str:
         """The id for a message that the next event makes."""
-        value, tail = self._next()
-        return f"msg_{self._render(value, tail)}"
+        timeline = self._timeline
+        value = max(timeline.last_id, timeline.highest_id, self.at * COUNTER_SPAN & MASK)
+        return f"msg_{self._render(value, max(timeline.last_tail + 1, self._first_tail))}"
 
     def id_at(self, place: tuple[int, int]) -> str:
         """The id at a place of the log (`TextGrew.place`), without a prefix."""
@@ -59,18 +60,19 @@ class LogWriter:
     def write(self, event: LogEvent, *, created_ms: int | None = None) -> None:
         """Write one event. `created_ms`: when it happened, if that was before the universal event that tells of it."""
         timeline = self._timeline
-        timeline.last_id, timeline.last_tail = self._next()
+        timeline.last_id = max(timeline.last_id, timeline.highest_id, self.at * COUNTER_SPAN & MASK)
+        timeline.last_tail = max(timeline.last_tail + 1, self._first_tail)
         timeline.companions = 0
         number = None
         if type(event) not in LIVE_ONLY:
             number, timeline.number = timeline.number, timeline.number + 1
         if not self.is_live:
             return
-        id_ = self._render(timeline.last_id, timeline.last_tail)
+        id_ = f"{timeline.last_id:012x}zzz{timeline.last_tail:07x}{self._suffix}"  # as `_render`
         self.events.append(LogAppended(id_, number, self.at if created_ms is None else created_ms, event))
 
     def pass_over(self, sequences: Iterable[int], at_ms: int) -> list[tuple[int, int]]:
-        """Give the next places to pieces of text: later ids are above them. A fast `begin` and `_next` for most journal events.
+        """Give the next places to pieces of text: later ids are above them. A fast `begin` and `write` for most journal events.
 
         In: the sequences of their universal events. Out: their places (`TextGrew.place`).
         """
@@ -92,11 +94,6 @@ class LogWriter:
         id_ = self._render(timeline.last_id, timeline.last_tail) + LETTERS[timeline.companions]
         timeline.companions = min(timeline.companions + 1, len(LETTERS) - 1)
         self.events.append(LogAppended(id_, None, self.at, event))
-
-    def _next(self) -> tuple[int, int]:
-        timeline = self._timeline
-        value = max(timeline.last_id, timeline.highest_id, self.at * COUNTER_SPAN & MASK)
-        return value, max(timeline.last_tail + 1, self._first_tail)
 
     def _render(self, value: int, tail: int) -> str:
         return f"{value:012x}zzz{tail:07x}{self._suffix}"

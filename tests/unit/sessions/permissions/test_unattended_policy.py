@@ -9,7 +9,7 @@ import pytest
 
 from shim.lib.errors import InvalidRequest
 from shim.sessions.index.manager import SessionManager
-from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
+from shim.sessions.permissions.unattended_policy import terms_of_headers
 from shim.sessions.prompts.submit import submit
 from tests.support.opencode1_views import children, permissions, questions
 from tests.support.scripted_model import Project, World, ask, body
@@ -97,7 +97,7 @@ def test_a_value_without_meaning_is_refused_with_a_sentence(value: str) -> None:
     with pytest.raises(ValueError, match='use "wait", "reject:SECONDS"'):
         parse(value)
     with pytest.raises(InvalidRequest, match="X-OpenCode-Shim-Unattended cannot be used: use"):
-        unattended_policy_of_headers({"X-OpenCode-Shim-Unattended": value})
+        terms_of_headers({"X-OpenCode-Shim-Unattended": value})
 
 
 async def test_an_ask_waits_by_default(w: World, timers: ManualTimers) -> None:

@@ -79,7 +79,7 @@ async def test_a_command_comes_back_as_it_was(command: Any, tmp_path: Path) -> N
     tape, codec = new_tape(store, tmp_path)
     codec.receive(b"first")
     codec.send(command)
-    await store.flush()
+    await tape.hold.commit()
     [call] = (await store.values(calls_of("ses_1"))).values()
     name, [again] = read_call(call)
     assert (call["at"], name, type(again)) == (1, "send", type(command))
@@ -109,7 +109,7 @@ async def test_an_environment_is_not_kept(tmp_path: Path) -> None:
     options = LaunchOptions("/bin/agent", "/", environment={"KEY": "secret-1"}, variables={"OWN": "secret-2"}, model="m")
     assert codec.launch(options) == "a launch"
     assert codec.got == [options]
-    await store.flush()
+    await tape.hold.commit()
     stored = str(await store.values(calls_of("ses_1")))
     assert "secret" not in stored
     assert "/bin/agent" in stored
@@ -127,7 +127,7 @@ async def test_servers_of_a_setup_are_kept_for_the_holder_alone(tmp_path: Path) 
     codec.change_setup(setup)
     codec.change_setup(DirectorySetup())
     assert tape.is_exact
-    await store.flush()
+    await tape.hold.commit()
     calls = await store.values(calls_of("ses_1"))
     assert "secret" not in str(calls)
     assert len(tape.notes) == 1, "each set-up stands there once"
@@ -148,7 +148,7 @@ async def test_tools_of_this_server_make_it_end_with_its_server(setup: Directory
     tape, codec = new_tape(store, tmp_path)
     codec.send(Prompt("k", "t", setup=setup))
     assert not tape.is_exact
-    await store.flush()
+    await tape.hold.commit()
     assert await store.values(calls_of("ses_1")) == {}
     await store.close()
 

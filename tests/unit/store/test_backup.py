@@ -35,6 +35,24 @@ async def test_a_copy_of_a_store_in_use_has_all_that_was_flushed(tmp_path: Path)
     assert not list(tmp_path.glob("copy.db-*"))
 
 
+async def test_a_copy_has_nothing_of_deleted_sessions(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "data" / "journal.db")
+    await store.open()
+    try:
+        for session_id in ("ses_kept", "ses_gone"):
+            store.save_session(row(session_id))
+            store.append([event(number, session_id) for number in range(1, 2_001)])
+        await store.flush()
+        store.delete_session("ses_gone")
+        await store.flush()
+        copy_database(store.path, tmp_path / "copy.db")
+    finally:
+        await store.close()
+    copy = (tmp_path / "copy.db").read_bytes()
+    assert b"ses_gone" not in copy
+    assert len(copy) < 0.7 * store.path.stat().st_size
+
+
 @pytest.mark.parametrize(
     ("version", "why"),
     [

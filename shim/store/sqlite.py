@@ -669,7 +669,7 @@ def _statement(sql: str, cells: tuple[str | int | None, ...]) -> Statement:
     for cell in cells:  # as `bind`
         if isinstance(cell, str):
             size += len(cell)
-            bound.append(cell if cell.isascii() else _encodable(cell))
+            bound += [cell] if cell.isascii() else bind((cell,))
         else:
             bound.append(cell)
     return Statement(sql, [bound], size)

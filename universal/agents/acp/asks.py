@@ -352,10 +352,9 @@ class Asks:
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Accept a checked call that the agent's mode allows. No event is recorded."""
-        ask = self._asks.permission(permission_id)
+        ask = self._asks.take_permission(permission_id)
         if ask is None:
             return []
-        self._asks.drop(ask)
         if ask.choices is not None:
             return [self._ask_for_choice(ask, ask.choices)]
         return [self._select(ask, find_acceptance(ask.options))]

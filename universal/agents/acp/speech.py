@@ -176,8 +176,7 @@ class Transcript(kit.Items[Context]):
         if native_id:
             message.ids.add(native_id)
         if image:
-            mime = get_text(content, "mimeType") or "image/png"
-            message.images.append(ImagePart(path=f"data:{mime};base64,{image}", mime=mime))
+            message.images.append(kit.image(image, get_text(content, "mimeType")))
             return
         if not message.parts or message.parts[-1].kind != kind:
             message.parts.append(kit.Part(kind))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from universal.agents import kit
 from universal.agents.acp.context import Msg
-from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
+from universal.items import ContentPart, FileRefPart, Json, ToolResultPart
 from universal.lib.diffs import patch_sides, unified_diff
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
@@ -443,11 +443,7 @@ def reports_failure(call: Call) -> bool:
 def content_of(call: Call, *, failed: bool) -> tuple[ContentPart, ...]:
     """Return the content of the tool_result item: output, images and, unless it failed, files."""
     parts: list[ContentPart] = [ToolResultPart(call_id=call.call_id, output=output_of(call))]
-    for block in call.content:
-        inner = obj(block.get("content"))
-        if inner.get("type") == "image" and get_text(inner, "data"):
-            mime = get_text(inner, "mimeType") or "image/png"
-            parts.append(ImagePart(path=f"data:{mime};base64,{get_text(inner, 'data')}", mime=mime))
+    parts.extend(kit.images_of([block.get("content") for block in call.content]))
     if not failed:
         parts.extend(_files(call))
     return tuple(parts)

@@ -465,10 +465,8 @@ class AmpCodec(kit.LineCodec[kit.Context]):
             elif kind == "tool_use":
                 name, arguments = get_text(block, "name") or "unknown", obj(block.get("input"))
                 yield from self._speech.call_whole(get_text(block, "id"), name, arguments, wire.title_of(name, arguments), msg)
-            elif kind == "redacted_thinking":
-                self._ctx.ignore("block/redacted_thinking")
             else:
-                yield self._ctx.report_unparsed(f"block/{kind or '?'}", "unknown content block", msg)
+                yield from self._ctx.leave_out("block", kind, ("redacted_thinking",), "content block", msg)
         usage = wire.usage_of(obj(native.get("usage")))
         self._usage = kit.add_usage(self._usage, usage)
         finish = wire.FINISH.get(stop, stop) or ("tool-calls" if calls else "length")

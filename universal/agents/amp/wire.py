@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from universal.agents import kit
 from universal.codec import Attachment, Catalogue, Mode, Model, WriteLine
-from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
+from universal.items import ContentPart, FileRefPart, Json, ToolResultPart
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
@@ -137,31 +136,19 @@ def exit_error(stderr: str) -> dict[str, Json] | None:
 _TITLE_KEYS = ("description", "cmd", "command", "path", "filePattern", "pattern", "url", "query", "objective", "prompt")
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A tool's result: content parts, and metadata as listed at `universal.items.Item`."""
-
-    content: tuple[ContentPart, ...]
-    metadata: dict[str, Json]
-
-
 def title_of(name: str, arguments: Msg) -> str:
     """A line for a person about a call."""
     return get_text(arguments, *_TITLE_KEYS).partition("\n")[0][:200] or name
 
 
-def read_result(name: str, arguments: Msg, block: Msg, directory: str) -> Result:
+def read_result(name: str, arguments: Msg, block: Msg, directory: str) -> kit.Result:
     """Read a `tool_result` block. Its content is a string, often JSON, from which the text for a person is taken."""
     failed = block.get("is_error") is True
     raw = _text(block.get("content"))
     details = _json(raw)
     output = next((details[key] for key in ("output", "content", "diff") if isinstance(details.get(key), str)), raw)
-    content: list[ContentPart] = [ToolResultPart(call_id=get_text(block, "tool_use_id"), output=output)]
-    for row in map(obj, arr(block.get("content"))):
-        source = obj(row.get("source"))
-        if row.get("type") == "image" and get_text(source, "data"):
-            mime = get_text(source, "media_type") or "image/png"
-            content.append(ImagePart(path=f"data:{mime};base64,{get_text(source, 'data')}", mime=mime))
+    result = ToolResultPart(call_id=get_text(block, "tool_use_id"), output=output)
+    content: list[ContentPart] = [result, *kit.images_of(block.get("content"))]
     if not failed:
         content.extend(_files(name, arguments, details, directory))
     metadata: dict[str, Json] = {"structured": details} if details else {}
@@ -169,7 +156,7 @@ def read_result(name: str, arguments: Msg, block: Msg, directory: str) -> Result
         metadata |= {"exit_code": get_int(details, "exitCode"), "stdout": output}
     if failed and "cancelled" in raw:
         metadata["interrupted"] = True
-    return Result(tuple(content), metadata)
+    return kit.Result(tuple(content), metadata)
 
 
 def _text(content: Json) -> str:

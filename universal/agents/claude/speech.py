@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from universal.agents import kit
-from universal.agents.claude.tools import Result, title_of
+from universal.agents.claude.tools import title_of
 from universal.agents.claude.wire import FINISH, IGNORED_BLOCKS, IGNORED_DELTAS, Msg, get_text, usage_of
 from universal.codec import Fact
 from universal.events import EventType, ItemDeltaData, delta_data
@@ -131,10 +131,8 @@ class Transcript(kit.Items[Context]):
             if isinstance(call, Call) and text:
                 call.partial.add(text)
                 return (self._text_fact(call.item_id, call.call_id, text, 0, "tool_input", raw, native_session_id),)
-        elif kind in IGNORED_DELTAS:
-            self.ctx.ignore(f"delta/{kind}")
         else:
-            return (self.ctx.report_unparsed(f"delta/{kind or '?'}", "unknown delta", raw),)
+            return tuple(self.ctx.leave_out("delta", kind, IGNORED_DELTAS, "delta", raw))
         return ()
 
     def _begin(self, native: Msg, raw: Msg, *, streamed: bool) -> Iterator[Fact]:
@@ -164,10 +162,8 @@ class Transcript(kit.Items[Context]):
             call = self._call(message, block)
             message.blocks[index] = call
             yield self.call_fact(call, ItemStatus.IN_PROGRESS, raw)
-        elif kind in IGNORED_BLOCKS:
-            self.ctx.ignore(f"block/{kind}")
         else:
-            yield self.ctx.report_unparsed(f"block/{kind or '?'}", "unknown content block", raw)
+            yield from self.ctx.leave_out("block", kind, IGNORED_BLOCKS, "content block", raw)
 
     def _say(self, message: _Message, index: int, text: str, raw: Msg, native_session_id: str | None = None) -> Sequence[Fact]:
         """Add a piece of text to a block. A part begins with its first text, so empty blocks make no part."""
@@ -213,10 +209,8 @@ class Transcript(kit.Items[Context]):
             yield from self._tool_use(block, message.item_id, raw)
         elif kind in ("text", "thinking"):
             yield from self._whole_text(message, "reasoning" if kind == "thinking" else "text", as_text(block.get(kind)), raw)
-        elif kind in IGNORED_BLOCKS:
-            self.ctx.ignore(f"block/{kind}")
         else:
-            yield self.ctx.report_unparsed(f"block/{kind or '?'}", "unknown content block", raw)
+            yield from self.ctx.leave_out("block", kind, IGNORED_BLOCKS, "content block", raw)
 
     def _whole_text(self, message: _Message, kind: Literal["text", "reasoning"], text: str, raw: Msg) -> Iterator[Fact]:
         part = next((p for p in message.parts if p.kind == kind and not p.confirmed), None)
@@ -241,7 +235,7 @@ class Transcript(kit.Items[Context]):
         call.arguments = obj(block.get("input"))
         yield self.call_fact(call, ItemStatus.COMPLETED, raw, title=title_of(call.name, call.arguments))
 
-    def result(self, call: Call, result: Result, raw: Msg) -> Iterator[Fact]:
+    def result(self, call: Call, result: kit.Result, raw: Msg) -> Iterator[Fact]:
         """Handle a tool's result, which ends its call, and also a message that was not streamed."""
         if self._open is not None and not self._open.streamed:
             yield from self._end(raw, interrupted=False)

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from universal.agents import kit
 from universal.agents.claude.speech import Call, Context, Transcript
-from universal.agents.claude.tools import AGENT_TOOLS, Result, title_of
+from universal.agents.claude.tools import AGENT_TOOLS, title_of
 from universal.agents.claude.wire import Msg, get_text
 from universal.codec import Fact, Output, Signal
 from universal.events import EventType, SessionStartedData
@@ -148,9 +149,9 @@ class Crew:
             error = {"message": summary or f"The subagent was {status or 'ended'}.", "code": f"task_{status or 'ended'}"}
         yield from self._finish(key, msg, error, aborted=status == "stopped")
 
-    def on_result(self, call: Call, result: Result, raw: Msg) -> Iterator[Output]:
+    def on_result(self, call: Call, result: kit.Result, raw: Msg) -> Iterator[Output]:
         """Note that a call has its result, which ends a subagent in the foreground."""
-        if call.call_id not in self._children or result.background:
+        if call.call_id not in self._children or result.metadata.get("background"):
             return
         task = next((t for t in self._tasks.values() if t.call_id == call.call_id), None)
         if task is not None and not result.failed and task.raw.get("is_backgrounded") is True:

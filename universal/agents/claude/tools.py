@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from universal.agents import kit
 from universal.agents.claude.wire import Msg, get_int, get_text
 from universal.events import Question, QuestionOption
-from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
+from universal.items import ContentPart, FileRefPart, Json, ToolResultPart
 from universal.lib.diffs import unified_diff
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
@@ -36,21 +36,7 @@ _REFUSED_BY_SERVER = re.compile(r"PreToolUse:\S+ hook error: (?!\[)")
 _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (\d{1,10})\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A tool's result: content parts, whether it failed, and metadata as listed at `universal.items.Item`."""
-
-    content: tuple[ContentPart, ...]
-    failed: bool
-    metadata: dict[str, Json]
-
-    @property
-    def background(self) -> bool:
-        """True if the call has returned and its work goes on."""
-        return self.metadata.get("background") is True
-
-
-def read_result(name: str, arguments: Msg, block: Msg, structured: Json) -> Result:
+def read_result(name: str, arguments: Msg, block: Msg, structured: Json) -> kit.Result:
     """Read a `tool_result` block of a call of `name`.
 
     In: the call's arguments; the block {tool_use_id, content, is_error?}; `tool_use_result` of the line, which is
@@ -63,12 +49,12 @@ def read_result(name: str, arguments: Msg, block: Msg, structured: Json) -> Resu
         output = _output(details.get("content")) or output  # without the notes for the model around the report
     if failed and (refused := _REFUSED_BY_SERVER.match(output)):
         output = output[refused.end() :]  # the person's rule refused it, and no hook failed
-    content: list[ContentPart] = [ToolResultPart(call_id=get_text(block, "tool_use_id"), output=output)]
-    content.extend(_images(block.get("content")))
+    result = ToolResultPart(call_id=get_text(block, "tool_use_id"), output=output)
+    content: list[ContentPart] = [result, *kit.images_of(block.get("content"))]
     if not failed:
         content.extend(_files(name, arguments, details, output))
     metadata = _metadata(name, details, output, structured, failed=failed)
-    return Result(tuple(content), failed, metadata)
+    return kit.Result(tuple(content), metadata, failed)
 
 
 def _output(content: Json) -> str:
@@ -77,14 +63,6 @@ def _output(content: Json) -> str:
     rows = [obj(row) for row in arr(content)]
     keys = {"text": "text", "tool_reference": "tool_name"}  # ToolSearch gives the names of what it loaded
     return "\n".join(as_text(row.get(keys[row["type"]])) for row in rows if as_text(row.get("type")) in keys)
-
-
-def _images(content: Json) -> Iterable[ImagePart]:
-    for row in map(obj, arr(content)):
-        source = obj(row.get("source"))
-        if row.get("type") == "image" and get_text(source, "data"):
-            mime = get_text(source, "media_type") or "image/png"
-            yield ImagePart(path=f"data:{mime};base64,{get_text(source, 'data')}", mime=mime)
 
 
 def _metadata(name: str, details: Msg, output: str, structured: Json, *, failed: bool) -> dict[str, Json]:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from universal.agents import kit
 from universal.agents.codex.speech import Call, Context, Thread
-from universal.agents.codex.tools import Display, Outcome, bare_command, diff_of, paths_of, read_questions
+from universal.agents.codex.tools import Display, bare_command, diff_of, paths_of, read_questions
 from universal.agents.codex.wire import Msg
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import Question
@@ -253,11 +253,8 @@ class Asks:
         yield self._asks.resolve_permission(ask, command.decision, command.message)
 
     def proceed(self, permission_id: str) -> list[Output]:
-        ask = self._asks.permission(permission_id)
-        if ask is None:
-            return []
-        self._asks.drop(ask)
-        return [WriteLine(self.rpc.response(ask.request_id, ask.decide("accept")))]
+        ask = self._asks.take_permission(permission_id)
+        return [] if ask is None else [WriteLine(self.rpc.response(ask.request_id, ask.decide("accept")))]
 
     def answer(self, command: QuestionReply) -> Iterator[Output]:
         ask = self._asks.question(command.question_id)
@@ -274,7 +271,7 @@ class Asks:
             return
         words = reason if answers is None else "\n".join(", ".join(labels) for labels in answers)
         metadata: dict[str, Json] = {} if answers is None else {"answers": [list(labels) for labels in answers]}
-        outcome = Outcome((ToolResultPart(call_id=call.call_id, output=words),), metadata, failed=answers is None)
+        outcome = kit.Result((ToolResultPart(call_id=call.call_id, output=words),), metadata, failed=answers is None)
         yield ask.thread.result(call, outcome, None)
 
     # --- withdrawn ------------------------------------------------------------------------------------

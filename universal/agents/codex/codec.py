@@ -16,7 +16,7 @@ from universal.agents.codex import wire
 from universal.agents.codex.asks import Asks
 from universal.agents.codex.settings import CLIENT, Settings
 from universal.agents.codex.speech import Context, Thread
-from universal.agents.codex.tools import Display, Outcome, agent_name, read_plan
+from universal.agents.codex.tools import Display, agent_name, read_plan
 from universal.agents.codex.turns import COMPACT_METHOD, RENAME, Turns
 from universal.agents.codex.wire import NAME, Msg
 from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, Stop, WriteLine
@@ -455,8 +455,8 @@ class CodexCodec(kit.BaseCodec[Context]):
         explanation = get_text(params, "explanation")
         yield self._ctx.status("todo", explanation or f"{len(todos)} todos", {"todos": todos}, raw, thread.child)
 
-        def result(call_id: str) -> Outcome:
-            return Outcome((ToolResultPart(call_id=call_id, output=explanation or "Plan updated"),), {"todos": todos})
+        def result(call_id: str) -> kit.Result:
+            return kit.Result((ToolResultPart(call_id=call_id, output=explanation or "Plan updated"),), {"todos": todos})
 
         yield from thread.synthetic_call(Display("update_plan", {"todos": todos}, f"{len(todos)} todos"), result, raw)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 
 from universal.agents import kit
-from universal.agents.codex.tools import BACKGROUND, LATE_ARGUMENTS, TOOLS, Display, Outcome, changes_of
+from universal.agents.codex.tools import BACKGROUND, LATE_ARGUMENTS, TOOLS, Display, changes_of
 from universal.agents.codex.wire import IGNORED_ITEMS, Msg, usage_of
 from universal.codec import Fact
 from universal.items import ImagePart, Item, ItemStatus, Json, TextPart
@@ -124,10 +124,8 @@ class Thread(kit.Items[Context]):
             self.compacting = False
         elif kind in TOOLS:
             yield from self._tool_completed(kind, id_, item, raw)
-        elif kind in IGNORED_ITEMS:
-            self.ctx.ignore(f"item/{kind}")
         else:
-            yield self.ctx.report_unparsed(f"item/{kind or '?'}", "unknown kind of item", raw)
+            yield from self.ctx.leave_out("item", kind, IGNORED_ITEMS, "kind of item", raw)
         if self._open is not None:
             self._open.unfinished.discard(id_)
 
@@ -199,7 +197,7 @@ class Thread(kit.Items[Context]):
         call.arguments = call.display.arguments
         return self.call_fact(call, ItemStatus.COMPLETED, raw, title=call.display.title)
 
-    def synthetic_call(self, display: Display, result: Callable[[str], Outcome], raw: Msg) -> Iterator[Fact]:
+    def synthetic_call(self, display: Display, result: Callable[[str], kit.Result], raw: Msg) -> Iterator[Fact]:
         """A call of which Codex reports only the effect (`update_plan`)."""
         self._synthetic_calls += 1
         call_id = f"{display.name}_{self.turn_id or self.thread_id}_{self._synthetic_calls}"
@@ -214,7 +212,7 @@ class Thread(kit.Items[Context]):
         elif text:
             yield from self.output_piece(call, text, raw)
 
-    def result(self, call: Call, outcome: Outcome, raw: Json) -> Fact:
+    def result(self, call: Call, outcome: kit.Result, raw: Json) -> Fact:
         self.calls.pop(call.call_id, None)
         return self.result_fact(call, outcome.content, outcome.metadata, raw, kit.end_status(failed=outcome.failed))
 
@@ -226,7 +224,7 @@ class Thread(kit.Items[Context]):
             rest = kit.ABANDONED if interrupted and not call.output else "" if interrupted else BACKGROUND
             output = "\n".join(filter(None, (call.output.removesuffix("\n"), rest)))
             metadata: dict[str, Json] = dict(kit.INTERRUPTED) if interrupted else {"background": True}
-            outcome = Outcome(kit.output_part(call, output), metadata, interrupted)
+            outcome = kit.Result(kit.output_part(call, output), metadata, interrupted)
             yield self.result(call, outcome, raw)._replace(synthetic=True)
 
     # --- steps and turns ------------------------------------------------------------------------------

@@ -35,15 +35,6 @@ class Display:
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A result: the parts and the metadata of a `tool_result` item."""
-
-    content: tuple[ContentPart, ...]
-    metadata: dict[str, Json]
-    failed: bool = False
-
-
 # --- commands -----------------------------------------------------------------------------------------
 
 
@@ -71,15 +62,15 @@ def _command(item: Msg) -> Display:
     return Display("shell", arguments, command)
 
 
-def _command_result(item: Msg) -> Outcome:
+def _command_result(item: Msg) -> kit.Result:
     output, status, code = as_text(item.get("aggregatedOutput")), get_text(item, "status"), item.get("exitCode")
     if status == "declined":
-        return Outcome(_output(item, output or DECLINED), {}, failed=True)
+        return kit.Result(_output(item, output or DECLINED), {}, failed=True)
     metadata: dict[str, Json] = {"stdout": output}
     if isinstance(code, int) and not isinstance(code, bool):
         metadata["exit_code"] = code
     _duration(item, metadata)
-    return Outcome(_output(item, output), metadata, failed=status == "failed" or metadata.get("exit_code", 0) != 0)
+    return kit.Result(_output(item, output), metadata, failed=status == "failed" or metadata.get("exit_code", 0) != 0)
 
 
 # --- files --------------------------------------------------------------------------------------------
@@ -143,11 +134,11 @@ def _files(item: Msg) -> Display:
     return Display("apply_patch", arguments, ", ".join(get_text(change, "path") for change in changes))
 
 
-def _files_result(item: Msg) -> Outcome:
+def _files_result(item: Msg) -> kit.Result:
     status, changes = get_text(item, "status"), changes_of(item)
     if status != "completed":
         words = DECLINED if status == "declined" else "The patch could not be applied."
-        return Outcome(_output(item, words), {}, failed=True)
+        return kit.Result(_output(item, words), {}, failed=True)
     refs = tuple(
         FileRefPart(
             path=get_text(obj(change.get("kind")), "move_path") or get_text(change, "path"),
@@ -158,7 +149,7 @@ def _files_result(item: Msg) -> Outcome:
     )
     kinds = [{"path": get_text(c, "path"), **obj(c.get("kind"))} for c in changes]
     text = "\n".join(f"{get_text(kind, 'type') or 'update'} {kind['path']}" for kind in kinds)
-    return Outcome((*_output(item, text), *refs), {"structured": {"changes": kinds}})
+    return kit.Result((*_output(item, text), *refs), {"structured": {"changes": kinds}})
 
 
 # --- other tools --------------------------------------------------------------------------------------
@@ -169,7 +160,7 @@ def _mcp(item: Msg) -> Display:
     return Display(f"mcp__{server}__{tool}", _arguments(item), tool)
 
 
-def _mcp_result(item: Msg) -> Outcome:
+def _mcp_result(item: Msg) -> kit.Result:
     result, error = obj(item.get("result")), get_text(obj(item.get("error")), "message")
     texts, images = _blocks(arr(result.get("content")))
     metadata: dict[str, Json] = {}
@@ -178,17 +169,17 @@ def _mcp_result(item: Msg) -> Outcome:
         texts = texts or [kit.dumps(result["structuredContent"])]
     _duration(item, metadata)
     failed = bool(error) or get_text(item, "status") == "failed"
-    return Outcome((*_output(item, error or "\n".join(texts)), *images), metadata, failed)
+    return kit.Result((*_output(item, error or "\n".join(texts)), *images), metadata, failed)
 
 
 def _dynamic(item: Msg) -> Display:
     return Display(get_text(item, "tool") or "tool", _arguments(item), get_text(item, "tool"))
 
 
-def _dynamic_result(item: Msg) -> Outcome:
+def _dynamic_result(item: Msg) -> kit.Result:
     texts, images = _blocks(arr(item.get("contentItems")))
     failed = item.get("success") is False or get_text(item, "status") == "failed"
-    return Outcome((*_output(item, "\n".join(texts)), *images), {}, failed)
+    return kit.Result((*_output(item, "\n".join(texts)), *images), {}, failed)
 
 
 def _blocks(blocks: list[Json]) -> tuple[list[str], list[ImagePart]]:
@@ -198,7 +189,7 @@ def _blocks(blocks: list[Json]) -> tuple[list[str], list[ImagePart]]:
     for block in map(obj, blocks):
         mime = get_text(block, "mimeType") or "image/png"
         if get_text(block, "type") == "image" and get_text(block, "data"):
-            images.append(ImagePart(path=f"data:{mime};base64,{block['data']}", mime=mime))
+            images.append(kit.image(block["data"], mime))
         elif get_text(block, "imageUrl"):
             images.append(ImagePart(path=block["imageUrl"], mime=mime))
         elif isinstance(block.get("text"), str):
@@ -215,30 +206,30 @@ def _search(item: Msg) -> Display:
     return Display("web_search", {"query": query}, query)
 
 
-def _search_result(item: Msg) -> Outcome:
+def _search_result(item: Msg) -> kit.Result:
     results = item.get("results")
-    return Outcome(_output(item, kit.dumps(results) if results else "The model has read the results."), {})
+    return kit.Result(_output(item, kit.dumps(results) if results else "The model has read the results."), {})
 
 
 def _view(item: Msg) -> Display:
     return Display("view_image", {"path": get_text(item, "path")}, get_text(item, "path"))
 
 
-def _view_result(item: Msg) -> Outcome:
+def _view_result(item: Msg) -> kit.Result:
     path = get_text(item, "path")
     image = (ImagePart(path=path),) if path else ()
-    return Outcome((*_output(item, path), *image, FileRefPart(path=path, action="read")), {})
+    return kit.Result((*_output(item, path), *image, FileRefPart(path=path, action="read")), {})
 
 
 def _image_generation(item: Msg) -> Display:
     return Display("image_generation", {"prompt": get_text(item, "revisedPrompt")}, get_text(item, "revisedPrompt"))
 
 
-def _generated_result(item: Msg) -> Outcome:
+def _generated_result(item: Msg) -> kit.Result:
     path = get_text(item, "savedPath")
     image = (ImagePart(path=path),) if path else ()
     failed = get_text(item, "status") == "failed" or bool(obj(item.get("failure")))
-    return Outcome((*_output(item, path or "No image was shown."), *image), {}, failed)
+    return kit.Result((*_output(item, path or "No image was shown."), *image), {}, failed)
 
 
 _COLLAB_NAMES: Mapping[str, str] = {"spawnAgent": "spawn_agent", "wait": "wait"}
@@ -255,14 +246,15 @@ def _collab(item: Msg) -> Display:
     return Display(_COLLAB_NAMES.get(tool, tool or "agents"), arguments, tool)
 
 
-def _collab_result(item: Msg) -> Outcome:
+def _collab_result(item: Msg) -> kit.Result:
     states = obj(item.get("agentsStates"))
     failed = get_text(item, "status") == "failed"
     if get_text(item, "tool") == "spawnAgent":
         words = "The subagent could not be started." if failed else "The subagent works in the background."
-        return Outcome(_output(item, words), {} if failed else {"background": True}, failed)
+        return kit.Result(_output(item, words), {} if failed else {"background": True}, failed)
     words = [get_text(obj(state), "message", "status") for state in states.values()]
-    return Outcome(_output(item, "\n".join(words) or get_text(item, "status")), {"structured": states} if states else {}, failed)
+    output = _output(item, "\n".join(words) or get_text(item, "status"))
+    return kit.Result(output, {"structured": states} if states else {}, failed)
 
 
 def spawn_arguments(prompt: str, name: str) -> Msg:
@@ -275,8 +267,8 @@ def _activity(item: Msg) -> Display:
     return Display("spawn_agent", spawn_arguments("", agent_name(item)), agent_name(item))
 
 
-def _activity_result(item: Msg) -> Outcome:
-    return Outcome(_output(item, f"{agent_name(item)} works in the background."), {"background": True})
+def _activity_result(item: Msg) -> kit.Result:
+    return kit.Result(_output(item, f"{agent_name(item)} works in the background."), {"background": True})
 
 
 def agent_name(item: Msg) -> str:
@@ -288,8 +280,8 @@ def _sleep(item: Msg) -> Display:
     return Display("sleep", {"duration_ms": item.get("durationMs")}, "sleep")
 
 
-def _plain_outcome(item: Msg) -> Outcome:
-    return Outcome(_output(item, "Done."), {})
+def _plain_outcome(item: Msg) -> kit.Result:
+    return kit.Result(_output(item, "Done."), {})
 
 
 def _output(item: Msg, output: str) -> tuple[ContentPart, ...]:
@@ -306,7 +298,7 @@ def _arguments(item: Msg) -> Msg:
     return obj(arguments) if isinstance(arguments, dict) or arguments is None else {"input": arguments}
 
 
-TOOLS: dict[str, tuple[Callable[[Msg], Display], Callable[[Msg], Outcome]]] = {
+TOOLS: dict[str, tuple[Callable[[Msg], Display], Callable[[Msg], kit.Result]]] = {
     "commandExecution": (_command, _command_result),
     "fileChange": (_files, _files_result),
     "mcpToolCall": (_mcp, _mcp_result),

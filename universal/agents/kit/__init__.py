@@ -51,10 +51,13 @@ from universal.agents.kit.items import DeltaKind as DeltaKind
 from universal.agents.kit.items import Items as Items
 from universal.agents.kit.items import Part as Part
 from universal.agents.kit.items import PartKind as PartKind
+from universal.agents.kit.items import Result as Result
 from universal.agents.kit.items import call_item as call_item
 from universal.agents.kit.items import contents as contents
 from universal.agents.kit.items import dumps as dumps
 from universal.agents.kit.items import end_status as end_status
+from universal.agents.kit.items import image as image
+from universal.agents.kit.items import images_of as images_of
 from universal.agents.kit.items import message_item as message_item
 from universal.agents.kit.items import note_refusal as note_refusal
 from universal.agents.kit.items import output_part as output_part

@@ -142,6 +142,12 @@ class OpenAsks(Generic[AskT]):
         ask = self._open.get(ask_id)
         return None if ask is None or ask.is_question else ask
 
+    def take_permission(self, ask_id: str) -> AskT | None:
+        """The same, which is then not open any more: a check that the agent's mode allows gives no event."""
+        if (ask := self.permission(ask_id)) is not None:
+            self.drop(ask)
+        return ask
+
     def question(self, ask_id: str) -> AskT | None:
         ask = self._open.get(ask_id)
         return ask if ask is not None and ask.is_question else None

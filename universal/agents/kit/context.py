@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -49,6 +50,13 @@ class Context:
         self.counters[f"unparsed:{kind}"] += 1
         data = UnparsedData(error=error, location=self.location(kind), raw_hash=raw_hash)
         return Fact(EventType.UNPARSED, data, raw=raw, synthetic=True)
+
+    def leave_out(self, family: str, kind: str, ignored: Container[str], what: str, raw: Json) -> Iterator[Fact]:
+        """Count a part of a message that is not used, and report one that no rule knows."""
+        if kind in ignored:
+            self.ignore(f"{family}/{kind}")
+        else:
+            yield self.report_unparsed(f"{family}/{kind or '?'}", f"unknown {what}", raw)
 
     def location(self, kind: str) -> str:
         return f"{self.agent} stdout: {kind}"

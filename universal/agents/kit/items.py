@@ -12,6 +12,7 @@ from universal.codec import Fact
 from universal.events import EventData, EventType, ItemData, delta_data
 from universal.items import (
     ContentPart,
+    ImagePart,
     Item,
     ItemKind,
     ItemRole,
@@ -48,6 +49,29 @@ class GrowingText:
         if len(self._pieces) > 1:
             self._pieces[:] = ["".join(self._pieces)]
         return self._pieces[0] if self._pieces else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A tool's result: its content, and metadata as listed at `universal.items.Item`."""
+
+    content: tuple[ContentPart, ...]
+    metadata: dict[str, Json]
+    failed: bool = False
+
+
+def image(data: str, mime: str) -> ImagePart:
+    """An image by its bytes in base64."""
+    mime = mime or "image/png"
+    return ImagePart(path=f"data:{mime};base64,{data}", mime=mime)
+
+
+def images_of(content: Json) -> Iterator[ImagePart]:
+    """The images of a list of content blocks. Anthropic's wire has their bytes inside of `source`."""
+    for row in map(obj, arr(content)):
+        source = obj(row.get("source")) or row
+        if row.get("type") == "image" and (data := get_text(source, "data")):
+            yield image(data, get_text(source, "media_type", "mimeType"))
 
 
 @dataclass(slots=True)

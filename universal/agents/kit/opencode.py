@@ -9,7 +9,7 @@ patterns, always, metadata} is the request itself, for our faces.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from urllib.parse import quote
@@ -261,6 +261,10 @@ class ServerCodec(WatchedCodec[ServerContext], Generic[ThreadT, CourseT]):
     """A codec of an OpenCode server: the conversation, the sessions of its subagents, and what they ask."""
 
     SESSIONS_PATH: ClassVar[str]
+    IGNORED: ClassVar[Mapping[str, str]]
+    """Events that are not used -> why."""
+    IGNORED_FAMILIES: ClassVar[Mapping[str, str]]
+    """The same by the beginning of their names."""
     AGENT_KEY: ClassVar[str]
     """The argument of a tool call that says which agent works in the session that it makes."""
 
@@ -341,6 +345,10 @@ class ServerCodec(WatchedCodec[ServerContext], Generic[ThreadT, CourseT]):
             yield error_fact(error, raw)
         yield Signal(Input.FAILED, error=error)
 
+    def _undo_failed(self) -> dict[str, Json]:
+        """The error by which the server begins a new conversation, and tells it what stays."""
+        return {"message": f"{self.TITLE} could not take back what was undone.", "code": "session_not_found"}
+
     # --- sessions ---------------------------------------------------------------------------------------
 
     def _reply(self, method: str, path: str, body: Json) -> WriteLine:
@@ -380,6 +388,13 @@ class ServerCodec(WatchedCodec[ServerContext], Generic[ThreadT, CourseT]):
         for session in (self._main, *self._children.values()):
             yield from session.thread.close(None)
             session.course.end()
+
+    def _count_or_report(self, kind: str, event: Msg, hash_: str) -> Iterator[Output]:
+        """Handle an event without a handler."""
+        if kind in self.IGNORED or kind.startswith(tuple(self.IGNORED_FAMILIES)):
+            self._ctx.ignore(kind)
+        else:
+            yield self._ctx.report_unparsed(kind or "event", "unknown type of event", event, hash_)
 
     def _active(self) -> list[str]:
         sessions = [*self._children.values(), *(() if self._is_awaited else (self._main,))]

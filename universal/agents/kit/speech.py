@@ -133,6 +133,14 @@ class Speech(Items[Context]):
         if text and call.arguments is not None:
             yield from self.output_piece(call, text, raw)
 
+    def output_so_far(self, call_id: str, text: str, kind: str, raw: Json) -> Iterator[Fact]:
+        """Add what is new of the whole output of a call. What an agent has shortened cannot be sent in pieces."""
+        call = self.calls.get(call_id)
+        if call is None or not text.startswith(call.output):
+            self.ctx.ignore(f"{kind} that continues nothing")
+            return
+        yield from self.output(call, text.removeprefix(call.output), raw)
+
     def result(
         self, call: Call, content: tuple[ContentPart, ...], metadata: dict[str, Json], raw: Json, *, failed: bool
     ) -> Iterator[Fact]:

@@ -83,8 +83,6 @@ def after(messages: Json, anchor: str) -> list[str] | None:
 _CONFIG_CONTENT = "CONFIG_CONTENT"
 """The variable, behind the program's prefix, in which it reads configuration as JSON."""
 _TITLE_CHARS = 80
-UNDO_FAILED: Mapping[str, Json] = {"message": "OpenCode could not take back what was undone.", "code": "session_not_found"}
-"""The server then begins a new conversation, and tells it what stays."""
 LOOK_BACK = 20
 """Messages of its own that are looked at before a prompt, for those of another program."""
 WRITTEN_ELSEWHERE = (
@@ -142,6 +140,7 @@ class OpenCodeCodec(ServerCodec[Thread, Course]):
     """Of the program's variables."""
     STATUS_PATH = "/session/status"
     SESSIONS_PATH = "/session"
+    IGNORED, IGNORED_FAMILIES = wire.IGNORED, wire.IGNORED_FAMILIES
     AGENT_KEY = "subagent_type"
 
     def __init__(self, ids: IdFactory) -> None:
@@ -349,7 +348,7 @@ class OpenCodeCodec(ServerCodec[Thread, Course]):
             self._rules = ()
             yield from self._fail_prompt(self._refusal(status, body), msg)
         elif (purpose == "history" and message_ids is None) or (purpose == "delete" and not good and status != 404):
-            yield from self._fail_prompt(dict(UNDO_FAILED), msg)
+            yield from self._fail_prompt(self._undo_failed(), msg)
         else:
             if purpose == "create":
                 self._know(session_id)
@@ -398,10 +397,7 @@ class OpenCodeCodec(ServerCodec[Thread, Course]):
         self._last_event = text(event.get("id")) or self._last_event
         handler = self.HANDLERS.get(kind)
         if handler is None:
-            if kind in wire.IGNORED or kind.startswith(tuple(wire.IGNORED_FAMILIES)):
-                self._ctx.ignore(kind)
-            else:
-                yield self._ctx.report_unparsed(kind or "event", "unknown type of event", event, hash_)
+            yield from self._count_or_report(kind, event, hash_)
             return
         session_id = _session_of(properties)
         if kind == "session.created":

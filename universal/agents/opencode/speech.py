@@ -35,16 +35,7 @@ from universal.opencode_metadata import NativeResult, result_metadata
 # --- states of tools --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Content and metadata of a `tool_result` item."""
-
-    content: tuple[ContentPart, ...]
-    metadata: dict[str, Json]
-    failed: bool
-
-
-def read_result(call_id: str, tool: str, state: Msg) -> Result:
+def read_result(call_id: str, tool: str, state: Msg) -> kit.Result:
     """Read a tool's state `completed` or `error`."""
     details = obj(state.get("metadata"))
     time = obj(state.get("time"))
@@ -54,7 +45,7 @@ def read_result(call_id: str, tool: str, state: Msg) -> Result:
     if state.get("status") == "error":
         if details.get("interrupted") is True:
             metadata["interrupted"] = True
-        return Result((ToolResultPart(call_id=call_id, output=text(state.get("error"))),), metadata, failed=True)
+        return kit.Result((ToolResultPart(call_id=call_id, output=text(state.get("error"))),), metadata, failed=True)
     output = text(state.get("output"))
     content: list[ContentPart] = [ToolResultPart(call_id=call_id, output=output)]
     content += _files(tool, obj(state.get("input")), details)
@@ -68,7 +59,7 @@ def read_result(call_id: str, tool: str, state: Msg) -> Result:
             metadata[key] = details[key]
     metadata |= {"truncated": details.get("truncated") is True, "structured": details}
     metadata |= result_metadata(NativeResult(text(state.get("title")), details))
-    return Result(tuple(content), metadata, failed=False)
+    return kit.Result(tuple(content), metadata)
 
 
 def _files(tool: str, arguments: Msg, details: Msg) -> Iterator[ContentPart]:

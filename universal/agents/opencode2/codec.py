@@ -36,11 +36,6 @@ IDLE_READS = 20
 """Number of reads by which the last events of an idle session of the preview have come. A rejection leaves its step open."""
 HISTORY_PAGES = 50
 """Maximum number of pages of a session's messages that are read to find the last answer that stays after an undo."""
-UNDO_FAILED: Mapping[str, Json] = {
-    "message": "OpenCode 2 could not take back what was undone.",
-    "code": "session_not_found",
-}
-"""The server then begins a new conversation, and tells it what stays."""
 ACTIVE_PATH = "/api/session/active"
 """Path of the list of sessions that work."""
 GLOBAL_FORMS = "global"
@@ -89,6 +84,7 @@ class OpenCode2Codec(ServerCodec[Thread, Course]):
     TITLE = "OpenCode 2"
     STATUS_PATH = ACTIVE_PATH
     SESSIONS_PATH = "/api/session"
+    IGNORED, IGNORED_FAMILIES = wire.IGNORED, wire.IGNORED_FAMILIES
     AGENT_KEY = "agent"
 
     def __init__(self, ids: IdFactory, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
@@ -151,7 +147,7 @@ class OpenCode2Codec(ServerCodec[Thread, Course]):
         """Queue the requests of a prompt and send the first."""
         self._steps.clear()
         if self._anchor and not dialect.reverts:
-            yield from self._fail_prompt(dict(UNDO_FAILED), None)
+            yield from self._fail_prompt(self._undo_failed(), None)
             return
         if self._anchor:
             self._steps.append(Step("history", "GET", "/message?order=desc", None))
@@ -304,10 +300,10 @@ class OpenCode2Codec(ServerCodec[Thread, Course]):
             self._ctx.ignore(f"{step.purpose}: status {status}")
         elif not good or (step.purpose == "create" and not session_id):
             self._settings.clear()
-            yield from self._fail_prompt(dict(UNDO_FAILED) if step.purpose in wire.UNDO else self._refusal(status, body), msg)
+            yield from self._fail_prompt(self._undo_failed() if step.purpose in wire.UNDO else self._refusal(status, body), msg)
             return
         elif step.purpose == "history" and not self._plan_undo(obj(body)):
-            yield from self._fail_prompt(dict(UNDO_FAILED), msg)
+            yield from self._fail_prompt(self._undo_failed(), msg)
             return
         elif step.purpose == "commit":
             self._anchor = ""
@@ -362,10 +358,7 @@ class OpenCode2Codec(ServerCodec[Thread, Course]):
         if kind in wire.CATALOGUE_EVENTS:
             yield from self._on_catalogue_changed(kind)
         elif handler is None:
-            if kind in wire.IGNORED or kind.startswith(tuple(wire.IGNORED_FAMILIES)):
-                self._ctx.ignore(kind)
-            else:
-                yield self._ctx.report_unparsed(kind or "event", "unknown type of event", event, hash_)
+            yield from self._count_or_report(kind, event, hash_)
         elif kind == "session.created":
             self._keep_session(session_id, data)
         elif session_id in self._early_events:

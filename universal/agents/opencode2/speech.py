@@ -144,12 +144,8 @@ class Thread:
 
     def progress(self, data: Msg, raw: Msg) -> Iterator[Fact]:
         """Handle `session.tool.progress`: the output so far, if the build sends it. It replaces the previous one."""
-        call = self.speech.calls.get(text(data.get("id")))
         output = texts_of(data.get("content")) or text(obj(data.get("metadata")).get("output"))
-        if call is None or not output.startswith(call.output):
-            self.ctx.ignore("session.tool.progress that continues nothing")
-            return
-        yield from self.speech.output(call, output.removeprefix(call.output), raw)
+        return self.speech.output_so_far(text(data.get("id")), output, "session.tool.progress", raw)
 
     def success(self, data: Msg, raw: Msg) -> Iterator[Fact]:
         call, details = self.speech.calls.get(text(data.get("id"))), obj(data.get("metadata"))

@@ -108,11 +108,8 @@ class Asks:
         return tool in _READS or self.mode == BYPASS or (self.mode == "accept-edits" and tool in _EDITS)
 
     def proceed(self, permission_id: str) -> list[Output]:
-        ask = self._asks.permission(permission_id)
-        if ask is None:
-            return []
-        self._asks.drop(ask)
-        return [_answer(ask.request_id, value=_DECISIONS["accept"])]
+        ask = self._asks.take_permission(permission_id)
+        return [] if ask is None else [_answer(ask.request_id, value=_DECISIONS["accept"])]
 
     def _call_of(self, tool: str, arguments: Msg) -> kit.Call | None:
         """The call that a dialog is about. Dialogs do not name it; parallel calls differ by their arguments."""

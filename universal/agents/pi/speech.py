@@ -106,12 +106,8 @@ class Voice:
 
     def output(self, msg: Msg) -> Iterator[Fact]:
         """Add the output so far. Pi keeps only the end of a long output, which cannot be sent in pieces."""
-        call = self.speech.calls.get(get_text(msg, "toolCallId"))
         output = text_of(obj(msg.get("partialResult")).get("content"))
-        if call is None or not output.startswith(call.output):
-            self.ctx.ignore("tool_execution_update that continues nothing")
-            return
-        yield from self.speech.output(call, output.removeprefix(call.output), msg)
+        return self.speech.output_so_far(get_text(msg, "toolCallId"), output, "tool_execution_update", msg)
 
     def result(self, msg: Msg) -> Iterator[Fact]:
         call = self.speech.calls.get(get_text(msg, "toolCallId"))

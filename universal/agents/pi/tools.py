@@ -9,11 +9,10 @@ import difflib
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from universal.agents import kit
 from universal.agents.pi.wire import Msg
-from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
+from universal.items import ContentPart, FileRefPart, Json, ToolResultPart
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
@@ -21,14 +20,6 @@ from universal.lib.jsonvalue import text as as_text
 _TITLE_KEYS = ("description", "command", "path", "pattern", "url", "query")
 _EXIT = re.compile(r"(?:\n\n)?Command exited with code (\d{1,10})\s*$")
 _ABORTED = re.compile(r"(?:^|\n)(?:Command aborted|Operation aborted)\s*$")
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A tool's result: content parts, and metadata as listed at `universal.items.Item`."""
-
-    content: tuple[ContentPart, ...]
-    metadata: dict[str, Json]
 
 
 def title_of(name: str, arguments: Msg) -> str:
@@ -42,15 +33,11 @@ def text_of(content: Json) -> str:
     return "\n".join(as_text(row.get("text")) for row in rows if row.get("type") == "text")
 
 
-def read_result(call_id: str, name: str, arguments: Msg, result: Msg, *, failed: bool, directory: str = "") -> Result:
+def read_result(call_id: str, name: str, arguments: Msg, result: Msg, *, failed: bool, directory: str = "") -> kit.Result:
     """`result` of `tool_execution_end`: {content[], details}. Paths are made absolute: the model may give relative ones."""
     output = text_of(result.get("content"))
     details = obj(result.get("details"))
-    content: list[ContentPart] = [ToolResultPart(call_id=call_id, output=output)]
-    for row in map(obj, arr(result.get("content"))):
-        if row.get("type") == "image" and get_text(row, "data"):
-            mime = get_text(row, "mimeType") or "image/png"
-            content.append(ImagePart(path=f"data:{mime};base64,{get_text(row, 'data')}", mime=mime))
+    content: list[ContentPart] = [ToolResultPart(call_id=call_id, output=output), *kit.images_of(result.get("content"))]
     if not failed:
         content.extend(_files(name, _absolute(arguments, directory), details))
     metadata: dict[str, Json] = {"structured": details} if details else {}
@@ -62,7 +49,7 @@ def read_result(call_id: str, name: str, arguments: Msg, result: Msg, *, failed:
             metadata["exit_code"] = 0
     if failed and _ABORTED.search(output):
         metadata["interrupted"] = True
-    return Result(tuple(content), metadata)
+    return kit.Result(tuple(content), metadata)
 
 
 def _absolute(arguments: Msg, directory: str) -> Msg:

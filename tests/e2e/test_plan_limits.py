@@ -12,6 +12,7 @@ import pytest
 from shim.dev.record.homes import CLAUDE_PLAN, DEAD_PROXY
 
 from .support.bench import CLAUDE, Bench, Watch, bench, nightly, other_wires
+from .support.children import wait_for
 from .support.wire import Json, Stream, texts
 
 CODEX = "codex"
@@ -64,6 +65,20 @@ def test_a_turn_goes_on_when_the_limit_resets(agent: str) -> None:
         watch.wait_for_end(at)
         again = watch.prompt("[scene:text] three")
         assert texts(watch.wait_for_end(again))[-1] == "You said: three"
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly(CODEX)])
+def test_a_wait_outlives_its_server(agent: str) -> None:
+    with bench(agent, SHIM_CONTINUE_AT_RESET="1", **PLAN[agent]) as server:
+        with closing(Stream(server.api)) as stream:
+            watch = Watch.on(server.api, stream)
+            at = watch.prompt("[scene:limit:20] one")
+            watch.wait("session.status", at, lambda p: p["status"]["type"] == "retry")
+        server.restart(kill=True)
+        assert server.api.status()[watch.session]["type"] == "retry"
+        wait_for(lambda: watch.session not in server.api.status(), 60, "it does not go on")
+        messages = server.api.messages(watch.session)
+        assert (texts(messages), [m["info"].get("error") for m in messages]) == (["Back again."], [None, None])
 
 
 @other_wires

@@ -5,15 +5,22 @@ How it is carried is the store's matter: `nats/commands.py` does it over NATS. W
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
+from urllib.parse import quote
 
-from shim.lib.errors import ServerLost
+from shim.lib.errors import ServerLost, StoreError, StoreUnavailable
 from shim.sessions.placement import Need
 from shim.store.servers import ServerRef
 from shim.telemetry.meters import Histogram
+
+DELETED = (200, 404)
+"""Statuses of a deletion after which the session is gone."""
+ANSWER_CHARS = 300
+"""Maximum bytes of another server's answer in an error."""
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -272,3 +279,15 @@ class Peers(Protocol):
     def overview(self) -> Overview:
         """The cluster as this server sees it, for people and metrics."""
         ...
+
+
+async def delete_elsewhere(peers: Peers, session_id: str, server: ServerRef, headers: Headers = ()) -> None:
+    """Let another server delete a session of its own. Raises ServerLost, StoreError."""
+    command = Command(secrets.token_hex(16), "DELETE", f"/session/{quote(session_id, safe='')}", headers)
+    async with peers.ask(server, command) as answer:
+        body = b"".join([chunk async for chunk in answer.chunks])
+    if answer.status not in DELETED:
+        raise (StoreError if answer.status == 500 else StoreUnavailable)(  # its fault, or a refusal that passes
+            f"Session {session_id} was not deleted: server {server.label} answered with {answer.status}: "
+            f"{body[:ANSWER_CHARS].decode(errors='replace')}. Delete it there first."
+        )

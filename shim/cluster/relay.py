@@ -39,7 +39,7 @@ from aiohttp.typedefs import Handler
 from yarl import URL
 
 from shim.cluster import tunnel
-from shim.cluster.peers import Answer, Command, Headers, Peers, Pipe
+from shim.cluster.peers import Answer, Command, Headers, Peers, Pipe, delete_elsewhere
 from shim.cluster.placement import ClusterPlacement
 from shim.host.files.roots import within
 from shim.http.access import (
@@ -116,10 +116,6 @@ OURS_PREFIX = "x-shim-"
 """Begin of the headers between servers. A client's are dropped."""
 SECRET_HEADER = "X-Shim-Relay"  # noqa: S105 - a name
 STREAM = "text/event-stream"
-DELETED = (200, 404)
-"""Statuses of a deletion after which the session is gone."""
-ANSWER_CHARS = 300
-"""Maximum bytes of another server's answer in an error."""
 TAKE_OVER_S = 15.0
 """Maximum seconds that a request waits until the sessions of a dead server have another one."""
 LOOK_AGAIN_S = 0.25
@@ -327,14 +323,7 @@ class Relay(LocalRelay):
         """Let another server delete a session of its own. Raises ServerLost, StoreError."""
         name = doer()
         headers = () if name is None else ((PERSON_HEADER, _person_header(Person(name))),)
-        command = Command(secrets.token_hex(16), "DELETE", f"/session/{quote(session_id, safe='')}", headers)
-        async with self.peers.ask(server, command) as answer:
-            body = b"".join([chunk async for chunk in answer.chunks])
-        if answer.status not in DELETED:
-            raise (StoreError if answer.status == 500 else StoreUnavailable)(  # its fault, or a refusal that passes
-                f"The session below it {session_id} was not deleted: server {server.label} answered with {answer.status}: "
-                f"{body[:ANSWER_CHARS].decode(errors='replace')}. Delete it there, then this one again."
-            )
+        await delete_elsewhere(self.peers, session_id, server, headers)
 
     async def _carry(self, request: web.Request, server: ServerRef, more: Headers) -> web.StreamResponse:
         """Let another server serve a WebSocket."""

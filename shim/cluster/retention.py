@@ -7,21 +7,16 @@ is left as it is.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from urllib.parse import quote
 
 from shim.cluster.nats.store import JetStreamStore
-from shim.cluster.peers import Command
+from shim.cluster.peers import delete_elsewhere
 from shim.cluster.transfer import NamedStore, Summary, copy_session
 from shim.lib.errors import ServerLost, SessionNotFound, StoreError
 from shim.store.base import Store
 from shim.store.rows import Kin, SessionRow, idle_families
 from shim.store.servers import ServerRef
-
-DELETED = (200, 404)
-"""Statuses of a server that has no such session any more."""
 
 
 async def prune(
@@ -110,8 +105,4 @@ async def _delete(store: JetStreamStore, session_id: str) -> None:
         store.delete_session(session_id)
         await store.flush(session_id)
         return
-    command = Command(secrets.token_hex(16), "DELETE", f"/session/{quote(session_id, safe='')}")
-    async with store.peers.ask(claimed, command) as answer:
-        body = b"".join([chunk async for chunk in answer.chunks])
-    if answer.status not in DELETED:
-        raise StoreError(f"The server {claimed.label} did not delete it ({answer.status}): {body.decode(errors='replace')}")
+    await delete_elsewhere(store.peers, session_id, claimed)

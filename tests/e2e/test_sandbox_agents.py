@@ -43,8 +43,8 @@ SECRET, FAR_SECRET, PAGE = "magenta-inside", "indigo-outside", "ochre-page"
 FIRST = "what the first prompt says"
 MODES = {"codex-acp": "full-access"}
 """An agent's loosest mode, where that is not `bypass`, or `build` if it has none."""
-TELL_NOTHING = ("gemini",)
-"""Agents that tell nothing of what a command has written, so that no card can say what was refused."""
+TELL_NOTHING = ("gemini", "fast-agent")
+"""Agents that tell nothing of what a command has written, fast-agent in a sandbox: no card can say what was refused."""
 CASES = ["claude", "codex", *nightly("pi", "claude-agent-acp", "opencode-acp", "opencode")]
 CASES += [ADOPTED[0]] if ADOPTED[0] and ADOPTED[0] not in CASES else []  # `make adopt AGENT=...`
 

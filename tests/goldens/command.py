@@ -14,6 +14,7 @@ from itertools import groupby
 from multiprocessing import get_context
 from typing import Any
 
+from shim.lib.logging import configure
 from tests.goldens import files
 from tests.goldens.files import AcceptedDifference, Difference
 from tests.goldens.play import play
@@ -101,6 +102,7 @@ def main() -> int:
         "--since", default="HEAD", metavar="COMMIT", help="diff: the commit whose goldens are compared with those here"
     )
     given = parser.parse_intermixed_args()
+    configure("error", "console", sys.stderr)  # recordings of turns that fail are as they should be
     began = time.monotonic()
     todo = matching_names(given.names)
     if not todo:

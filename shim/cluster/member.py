@@ -217,6 +217,7 @@ def _families(overview: Overview, lag: int) -> Iterable[Any]:
         ("full", "Whether NATS has no room, so that prompts are refused (1), or has (0).", int(overview.is_full)),
         ("stored_bytes", "On the disk of NATS, of all streams of its account.", overview.used_bytes),
         ("stored_limit_bytes", "What they may take, by the account or cluster_max_bytes; 0: not known.", overview.limit_bytes),
+        ("largest_session_bytes", "Of the journal of the largest session.", overview.largest_bytes),
         ("sessions_owned", "Sessions that this server has.", overview.here.sessions),
         ("room", "Agents that this server can still start.", overview.here.node.offer.room),
         ("lease_age_seconds", "Since the last renewal of this server's lease.", overview.here.lease_age_s),

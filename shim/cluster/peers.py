@@ -144,6 +144,7 @@ class Overview:
     is_full        NATS had no room at the last write; deletions of sessions make some
     used_bytes     on the disk of NATS, of all streams of the account
     limit_bytes    what they may take, by the account or by `cluster_max_bytes`; 0: not known
+    largest_bytes  of the journal of the largest session
     waiting        rows that NATS has not acknowledged
     spooled_bytes  bytes on disk of the events among them
     nodes          all living servers, this one first, the others by name
@@ -159,6 +160,7 @@ class Overview:
     is_full: bool
     used_bytes: int
     limit_bytes: int
+    largest_bytes: int
     reconnects: int
     waiting: int
     spooled_bytes: int

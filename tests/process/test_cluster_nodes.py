@@ -63,6 +63,7 @@ def test_each_server_shows_all_with_agents_room_sessions_and_lease(tmp_path: Pat
         assert (of_front["sessions_owned"], of_node["sessions_owned"]) == (0, 1)
         assert (of_front["append_seconds_count"], of_front["read_lag_events"]) == (0, 0)
         assert of_node["append_seconds_count"] > 0
+        assert of_node["largest_session_bytes"] > 0
         assert of_front['requests_total{result="answered"}'] >= 2, "the session, and its prompt"
         assert of_front['renewals_total{result="done"}'] >= 1
         assert of_front["lease_age_seconds"] < 9

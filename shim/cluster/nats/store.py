@@ -264,9 +264,8 @@ class JetStreamStore(Ownership):
             await connection.close()
             pages.close()
             raise
-        image = ListImage(self._directory and self._directory / FILE)
-        parts = connection, leases, journals, lanes, pages, peers, values, lost, local, reserve, image
-        return _OpenStore(*parts, state, state.last)
+        parts = connection, leases, journals, lanes, pages, peers, values, lost, local, reserve
+        return _OpenStore(*parts, ListImage(self._directory and self._directory / FILE), state, state.last)
 
     async def close(self) -> None:
         """Write what is queued, give up the lease, and disconnect. May be called again. Raises StoreError if rows were lost."""
@@ -647,6 +646,7 @@ def _overview(opened: _OpenStore, server_id: str) -> Overview:
         is_full=opened.reserve.is_spent,
         used_bytes=opened.room.used,
         limit_bytes=min(filter(None, (opened.room.limit, connection.options.max_bytes)), default=0),
+        largest_bytes=max(journals.sizes.values(), default=0),
         reconnects=connection.reconnects,
         waiting=opened.lanes.pending,
         spooled_bytes=opened.lanes.spooled_bytes,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
+
+from universal.lib.jsonvalue import arr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +27,7 @@ def schema_fault(schema: Any) -> tuple[str, tuple[str | int, ...]] | None:
     try:
         validator(schema)
     except ValidationError as error:
-        return _short(_nearest(error).message), tuple(error.instance_path)
+        return _words(_nearest(error)), tuple(error.instance_path)
     except ValueError as error:  # text that has no UTF-8
         return str(error), ()
     return None
@@ -47,11 +50,14 @@ def mismatch(value: Any, check: Draft202012Validator, place: str = "") -> str:
         return ""
     error = _nearest(error)
     path = place + "".join(f"/{step}" for step in error.instance_path)
-    return f"{path or '/'}: {_short(error.message)}"
+    return f"{path or '/'}: {_words(error)}"
 
 
-def _short(message: str) -> str:
-    """The end of a message, which begins with the whole value."""
+def _words(error: ValidationError) -> str:
+    """What is wrong, with all values that are allowed. Of a long message the end, since it begins with the whole value."""
+    # jsonschema-rs names two of them, and counts the others
+    allowed = ", ".join(map(json.dumps, arr(getattr(error.kind, "options", None))))
+    message = f"{json.dumps(error.instance)} is not one of {allowed}" if allowed else error.message
     return message if len(message) <= MESSAGE_LIMIT else f"... {message[-MESSAGE_LIMIT:]}"
 
 

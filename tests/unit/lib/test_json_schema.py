@@ -70,3 +70,12 @@ def test_a_fault_of_a_schema_has_its_place(schema: Any, place: tuple[str | int, 
 
 def test_a_schema_that_names_itself_ends() -> None:
     assert mismatch(1, validator({"$ref": "#"})) == ""
+
+
+def test_all_allowed_values_are_named() -> None:
+    """The agent is asked again with these words."""
+    check = validator({"properties": {"state": {"enum": ["open", "closed", "merged", None]}}})
+    assert mismatch({"state": "odd"}, check) == '/state: "odd" is not one of "open", "closed", "merged", null'
+    told = schema_fault({"properties": {"a": {"type": "strin"}}})
+    assert told is not None
+    assert told[0].startswith('"strin" is not one of "array", "boolean", "integer", "null"')

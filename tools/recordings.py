@@ -48,8 +48,8 @@ platform  opencode             opencode-linux-x64                     1.18.33   
 
     make adopt AGENT=pi VERSION=1.5.2
 
-1. It installs the version from npm into `.record/`, with the Node that the version wants. When npm does not have all of it,
-   the package of the program for this machine is tried, then the tarball with those dependencies that npm has.
+1. It installs the version from npm or PyPI into `.record/`, with the Node or the Python that it wants. When npm does not have
+   all of it, the package of the program for this machine is tried, then the tarball with those dependencies that npm has.
 2. It plays the scenes of `shim/dev/record/scenes.py` to it against the scripted model, in an empty home without network. After
    two equal failures at the start it stops. Scenes that the agent was known to have nothing for are tried too: "now
    possible".
@@ -61,9 +61,9 @@ platform  opencode             opencode-linux-x64                     1.18.33   
 6. It sets the tested version in the agent's row of the registry, the only place where it stands, pins it for the end-to-end
    tests where npm can install the package, and writes the tables.
 
-The report tells the verdict first: adopt, needs code, or cannot install. It is kept beside the recordings (`adoption.txt`),
-and the last ones are below. `ARGS=--dry` leaves the registry and the pins alone. Exit code: 0 adopt, 1 needs code, 2 cannot
-install.
+The report tells the verdict first: adopt, nothing to do, needs code, or cannot install. It is kept beside the recordings
+(`adoption.txt`), and the last ones are below. A version that was adopted and shows nothing new leaves all files as they were.
+`ARGS=--dry` leaves the registry and the pins alone. Exit code: 0 adopt or nothing to do, 1 needs code, 2 cannot install.
 
 | Pi 0.87.1 to 1.5.2 | by hand | `make adopt` |
 |---|---|---|
@@ -80,9 +80,13 @@ Run again so on 2026-11-23, on the same machine with a load of 7 to 11: Pi 1.7 m
 times were written before. Steps by hand: none.
 
 First adoptions on 2026-11-29, two cores with a load of 7 to 12 by other work: Kimi Code 5.1 minutes, Gemini CLI 6.1, fast-agent 7.0,
-Mistral Vibe 9.1, Copilot CLI 9.5, Kilo 23.4. Each said "needs code" at first: the reports below name what was missing, most of it
-names of tools, and what a card must say that its agent lacks. After that 21 tests over HTTP held with Kimi Code in 2.0 minutes, with
+Mistral Vibe 9.1, Copilot CLI 9.5, Kilo 23.4. Each said "needs code" at first: most of it was names
+of tools, and what a card must say that its agent lacks. After that 21 tests over HTTP held with Kimi Code in 2.0 minutes, with
 Mistral Vibe in 3.2 and with fast-agent in 3.1.
+
+Again on 2026-11-30, beside other work at a load of 15 to 25. Gemini CLI (5.2 minutes) and Kilo (17.1) were adopted by a second
+run. A run of a version that is adopted says "nothing to do" and leaves all files: Kimi Code 6.7 minutes, Copilot CLI 6.8, Qwen
+Code 7.0, Gemini CLI 7.4, fast-agent 8.2, Mistral Vibe 12.7, Kilo 21.0. None wanted a step by hand.
 
 ## How do I adopt a new version of OpenCode as a client?
 

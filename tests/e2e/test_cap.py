@@ -44,6 +44,16 @@ def test_a_turn_that_takes_too_long_asks(agent: str) -> None:
         assert texts(watch.wait_for_end(at))[-1] == "You said: two", "the next turn has its own seconds"
 
 
+def test_work_in_the_background_counts() -> None:
+    """Claude's subagent works on after the answer, and the turn with it."""
+    with bench(CLAUDE, SHIM_MAX_TURN_SECONDS="10") as server, closing(Stream(server.api)) as stream:
+        watch = Watch.on(server.api, stream)
+        at = watch.prompt("[scene:task:slow_bash:20] one")
+        watch.wait_text("Done!", at)
+        assert "max_turn_seconds" in answer(server, watch, at, "Stop")
+        watch.wait_for_end(at)
+
+
 def test_a_session_by_rules_stops_with_the_reason() -> None:
     with bench(CLAUDE, SHIM_MAX_TURN_SECONDS="2") as server, closing(Stream(server.api)) as stream:
         watch = Watch.on(server.api, stream, metadata={"unattended": "rules"})

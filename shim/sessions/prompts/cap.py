@@ -111,8 +111,10 @@ class Cap:
         return self._open is not None or (bool(has_caps) and next(self._due(), None) is not None)
 
     def look(self) -> None:
-        """Ask if a cap is reached and the turn goes on."""
-        if self._open is None and self._state.machine.state == "running" and (over := [*self._due()]):
+        """Ask if a cap is reached and the turn goes on, also by what works in the background."""
+        machine = self._state.machine
+        goes_on = machine.state == "running" or (machine.state == "draining" and machine.agent_at_work)
+        if self._open is None and goes_on and (over := [*self._due()]):
             self._ask(" ".join(sentence for _, _, sentence in over))
 
     async def wait(self) -> None:

@@ -545,8 +545,8 @@ class SessionActor:
                 self.requests.on_question_resolved(fact.data.question_id)
             if state is self.main:
                 self.snapshots.on_event()
-                if fact.type is EventType.ITEM_COMPLETED:
-                    self.gate.cap.look()
+            if fact.type is EventType.ITEM_COMPLETED:
+                self.gate.cap.look()
 
     def _on_permission(self, state: SessionState, fact: Fact, data: PermissionData) -> None:
         if fact.type is EventType.PERMISSION_REQUESTED:

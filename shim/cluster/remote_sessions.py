@@ -105,8 +105,9 @@ class RemoteSessions(StoredSessions[_Remote]):
     async def start(self, look_soon: Callable[[], None]) -> None:
         """Hear from now on which journals have grown."""
         self._look_soon = look_soon
+        last_sequence = self._deps.store.last_sequence
         for entry in self._index:
-            entry.row_sequence = self._deps.store.last_sequence(entry.record.id)
+            entry.row_sequence = last_sequence(entry.record.id)
         since = await self._peers.watch(self._note_growth, self._note_read)
         self.places = Places(self._ownership.server_id, self._peers.epoch_of, since)
 

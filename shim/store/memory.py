@@ -55,7 +55,7 @@ class MemoryStore:
 
     def save_session(self, row: SessionRow) -> None:
         self._check_open()
-        self._sessions[row.id] = (replace(row, data={}), dump(dict(row.data), f"session {row.id}"))
+        self._sessions[row.id] = (row._replace(data={}), dump(dict(row.data), f"session {row.id}"))
 
     def delete_session(self, session_id: str) -> None:
         """Remove a session, its journal and its checkpoint. An unknown id is ignored."""
@@ -103,7 +103,7 @@ class MemoryStore:
 
     async def sessions(self) -> list[SessionRow]:
         self._check_open()
-        return [replace(row, data=JsonText(data, row.id)) for row, data in self._sessions.values()]
+        return [row._replace(data=JsonText(data, row.id)) for row, data in self._sessions.values()]
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal from `after` on, at most `limit` events."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from sys import intern
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -67,9 +67,8 @@ class JsonText(Mapping[str, Any]):
         return len(self._decode())
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
-    """The row of a session. `data`: JSON with its title, agent and so on."""
+class SessionRow(NamedTuple):
+    """The row of a session. `data`: JSON with its title, agent and so on. A start makes 100,000 of them (docs/cluster.md)."""
 
     id: str
     directory: str
@@ -77,7 +76,7 @@ class SessionRow:
     parent_id: str | None
     created_ms: int
     updated_ms: int
-    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    data: Mapping[str, Any] = MappingProxyType({})
 
 
 def text_of_data(row: SessionRow) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -152,7 +151,7 @@ async def test_a_turn_that_was_left_running_is_ended_before_the_server_is_health
         session = await server.session()
     await store.open()
     [row] = await store.sessions()
-    store.save_session(replace(row, data={**row.data, "busy": True}))
+    store.save_session(row._replace(data={**row.data, "busy": True}))
     await store.close()
     async with whole_server(tmp_path, store) as (_, app):
         assert app[BACKEND].value is not None

@@ -318,7 +318,7 @@ class JetStreamStore(Ownership):
         size = 1024 + len(data.encode()) + len(row.directory.encode("utf-8", "surrogatepass"))
         _need_message(opened.connection, size, f"session {row.id}")
         if opened.journals.get(row.id).lost_to is None:
-            copy = replace(row, data=json.loads(data))  # the caller may change its own before it is written
+            copy = row._replace(data=json.loads(data))  # the caller may change its own before it is written
             opened.lanes.put(row.id, [Write(Row(copy), 1, size)], at_once=True)
 
     def delete_session(self, session_id: str) -> None:
@@ -599,7 +599,7 @@ async def _read_sessions(opened: _OpenStore, layout: Layout) -> tuple[dict[str, 
     async for message in opened.connection.messages(layout.sessions, layout.sessions.subjects, last + 1):
         record, last = decode_record(message.data), message.sequence
         if (row := record.row) is not None:  # not all are in memory decoded
-            record = replace(record, row=replace(row, data=JsonText(text_of_data(row), row.id)))
+            record = replace(record, row=row._replace(data=JsonText(text_of_data(row), row.id)))
         opened.note(record, last)
         opened.image.note(message, record)
         if opened.image.is_due:

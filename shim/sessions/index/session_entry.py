@@ -87,7 +87,13 @@ class SessionEntry:
         def __getattr__(self, name: str) -> Any:  # Python calls it for slots that are not set
             if name not in DECODED:
                 raise AttributeError(name)
-            _decode(self, load(self.text, f"session {self.record.id}"))
+            stored = _decode(load(self.text, f"session {self.record.id}"))
+            for field_name in DECODED:
+                try:
+                    object.__getattribute__(self, field_name)
+                except AttributeError:  # else it was changed meanwhile
+                    setattr(self, field_name, stored[field_name])
+            self.text = ""
             return getattr(self, name)
 
     @property
@@ -140,9 +146,7 @@ def entry_from_row(row: SessionRow) -> SessionEntry:
     """Convert the store's row to an entry."""
     data = row.data
     record = record_of(data["record"]) if "record" in data else importer.session(obj(data.get("info")))
-    entry = SessionEntry(record, "", {}, bool(data.get("busy")))
-    _decode(entry, data)
-    return entry
+    return SessionEntry(record, busy=bool(data.get("busy")), **_decode(data))
 
 
 def listed_entry(row: SessionRow) -> SessionEntry:
@@ -166,8 +170,12 @@ def listed_entry(row: SessionRow) -> SessionEntry:
     return entry
 
 
-def _decode(entry: SessionEntry, data: Mapping[str, Any]) -> None:
-    """Set what `listed_entry` has left out."""
-    entry.agent, entry.native = text(data.get("agent")), native_sessions_of(data.get("native"))
-    entry.subagent, entry.ended = bool(data.get("subagent")), bool(data.get("ended"))
-    entry.facts, entry.text = dict(obj(data.get("facts"))), ""
+def _decode(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of DECODED."""
+    return {
+        "agent": text(data.get("agent")),
+        "native": native_sessions_of(data.get("native")),
+        "subagent": bool(data.get("subagent")),
+        "ended": bool(data.get("ended")),
+        "facts": dict(obj(data.get("facts"))),
+    }

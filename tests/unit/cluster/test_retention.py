@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ NOW_MS = 1_000
 
 
 def session(session_id: str, updated_ms: int, parent: str | None = None, *, busy: bool = False) -> SessionRow:
-    return replace(row(session_id), parent_id=parent, updated_ms=updated_ms, data={"busy": busy})
+    return row(session_id)._replace(parent_id=parent, updated_ms=updated_ms, data={"busy": busy})
 
 
 async def make(store: JetStreamStore, *rows: SessionRow) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,7 @@ async def test_changes_of_another_server_are_seen_once(two_stores: tuple[SqliteS
     [change] = (await second.look()).changes
     assert (change.session_id, change.row, change.owner.id) == ("ses_a", row(), first.server_id)
     assert (await second.look()).changes == ()
-    changed = replace(row(), updated_ms=99)
+    changed = row()._replace(updated_ms=99)
     first.save_session(changed)
     first.save_session(row("ses_b"))
     await first.flush()

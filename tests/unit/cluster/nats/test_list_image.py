@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ def on_disk(options: ClusterOptions, folder: Path) -> JetStreamStore:
 async def rows_of(store: JetStreamStore) -> dict[str, tuple[SessionRow, str]]:
     """The sessions, with their data as text."""
     rows = await store.sessions()
-    return {one.id: (replace(one, data={}), text_of_data(one)) for one in rows}
+    return {one.id: (one._replace(data={}), text_of_data(one)) for one in rows}
 
 
 async def list_at_start(options: ClusterOptions, folder: Path) -> dict[str, tuple[SessionRow, str]]:
@@ -165,7 +164,7 @@ async def test_two_servers_of_one_directory_keep_one_file(options: ClusterOption
 async def test_a_start_that_fails_leaves_no_hole(
     options: ClusterOptions, store: JetStreamStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The list is read again then, and later looks do not tell what is missing between both."""
+    """Later looks do not tell what was not read."""
     monkeypatch.setattr(connection, "READ_MESSAGES", 2)
     await save(store, *(row(f"ses_{number}") for number in range(5)))
     server, read = on_disk(options, tmp_path), Connection.read
@@ -180,7 +179,6 @@ async def test_a_start_that_fails_leaves_no_hole(
         patch.setattr(Connection, "read", fail)
         with pytest.raises(StoreUnavailable):
             await server.sessions()
-    assert len(await rows_of(server)) == 5
     await save(store, row("ses_5"))
     await server.look()
     await server.close()

@@ -134,6 +134,15 @@ async def test_a_row_is_decoded_when_something_beside_its_columns_is_asked_for()
     assert index.facts("ses_b") == {"idle": 1}
 
 
+async def test_a_field_that_was_changed_is_not_decoded_again() -> None:
+    entry = (await stored_index(RECORD)).get("ses_a")
+    entry.agent, entry.facts = "claude", {"idle": 2}
+    assert entry.native == {"mock": NativeSession("native_ses_a")}
+    assert (entry.agent, entry.facts, entry.ended) == ("claude", {"idle": 2}, True)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = getattr(entry, "nothing")  # noqa: B009 - pyright knows that there is none
+
+
 async def test_a_record_that_is_not_decoded_is_as_any_other() -> None:
     stored = (await stored_index(RECORD)).record("ses_a")
     assert type(stored) is not SessionRecord

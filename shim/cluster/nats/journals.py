@@ -230,14 +230,10 @@ class Journals:
         journal = self._journals.get(session_id)
         return 1 if journal is None or journal.record is None else journal.record.epoch
 
-    def note_stored(self, session_id: str, last: int, size: int) -> None:
-        """Note what an entry says of a journal: the last event, and its bytes (0: they were not counted)."""
+    def note_last(self, session_id: str, last: int, size: int = 0) -> None:
+        """Note how far the journal of a session has come, unless it is ours or is about to be, and its bytes (0: not counted)."""
         if size:
             self.sizes[session_id] = size
-        self.note_last(session_id, last)
-
-    def note_last(self, session_id: str, last: int) -> None:
-        """Note how far the journal of a session has come, unless it is ours or is about to be."""
         journal = self._journals.get(session_id)
         if journal is None:
             self._lasts[session_id] = max(last, self._lasts.get(session_id, 0))

@@ -143,7 +143,7 @@ class _OpenStore:
             self.owners.pop(record.session_id, None)
         else:
             self.owners[record.session_id] = record.owner
-            self.journals.note_stored(record.session_id, record.last, record.size)
+            self.journals.note_last(record.session_id, record.last, record.size)
 
 
 class JetStreamStore(Ownership):
@@ -595,7 +595,7 @@ async def _read_sessions(opened: _OpenStore, layout: Layout) -> tuple[dict[str, 
         found[row.id] = row
         if opened.journals.find(row.id) is None:
             opened.owners[row.id] = owner
-            opened.journals.note_stored(row.id, end, size)
+            opened.journals.note_last(row.id, end, size)
     async for message in opened.connection.messages(layout.sessions, layout.sessions.subjects, last + 1):
         record, last = decode_record(message.data), message.sequence
         if (row := record.row) is not None:  # not all are in memory decoded

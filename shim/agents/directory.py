@@ -230,8 +230,6 @@ class AgentDirectory:
         self._discovery_timeout_s = discovery_timeout_s
         self._record_dir = record_dir
         self._agents: dict[str, Agent] = {}
-        self.get: Callable[[str], Agent | None] = self._agents.get
-        """Returns an agent, usable or not, or None if it is unknown."""
         self._stamps: dict[str, str | None] = {}
         self._has_offer = {name: asyncio.Event() for name in self._specs}
         """Set once an agent's catalogue is known, or its discovery has failed."""
@@ -296,6 +294,10 @@ class AgentDirectory:
     def key_variables(self) -> dict[str, tuple[str, ...]]:
         """Agent or model provider that takes an API key -> the variables that hold the key."""
         return key_variables(agent.spec for agent in self._agents.values())
+
+    def get(self, name: str) -> Agent | None:
+        """Return an agent, usable or not, or None if it is unknown."""
+        return self._agents.get(name)
 
     def title_of(self, name: str) -> str:
         """Return what people call an agent; its name if it is not here any more."""

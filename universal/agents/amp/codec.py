@@ -208,8 +208,9 @@ def _of_other_tools(rules: Sequence[Rule]) -> list[dict[str, Any]]:
 
 def _refused_pattern(key: str, rules: Sequence[Rule], directory: str) -> str:
     """An expression that matches what these rules of one key refuse."""
-    if key == "bash":
-        return f"{_not_plain()}|{_START}(?:{_alternatives(rules)})"
+    if key == "bash":  # a program may run what stands behind it, as in `uv run git push` and `/usr/bin/git push`
+        hidden = _alternatives([rule for rule in rules if rule.pattern.strip("*?/ ")])
+        return f"{_not_plain()}|{_START}(?:{_alternatives(rules)})" + (f"|[ \\/](?:{hidden})" if hidden else "")
     if key not in ("edit", "read"):
         return f"{_START}(?:{_alternatives(rules)})"
     inside = f"(?:{_literal(directory.rstrip('/') + '/')}|(?!\\/))"

@@ -197,6 +197,10 @@ def test_a_path_outside_is_refused_for_each_tool_with_a_path(path: str) -> None:
         ({"rm *": "deny"}, "rm", True),
         ({"rm *": "deny"}, "ls\nrm x", True),
         ({"rm *": "deny"}, "sudo rm x", True),
+        ({"git push*": "deny"}, "uv run git push", True),
+        ({"git push*": "deny"}, "/usr/bin/git push", True),
+        ({"git push*": "deny"}, "git pull", False),
+        ({"*": "ask", "uv *": "allow"}, "uv run ls", False),
         ({"rm *": "deny", "rm build": "allow"}, "rm build", False),
     ],
 )

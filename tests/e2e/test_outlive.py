@@ -20,6 +20,7 @@ from shim.processes.sandbox import find_tool
 
 from .support.bench import CLAUDE, DATABASE, Bench, bench, nightly
 from .support.children import connections_to, processes_with, wait_for
+from .support.places import ADOPTED
 from .support.scenes import CONFIG
 from .support.tui import tui
 from .support.wire import Json, Stream, fold, texts, tools
@@ -40,7 +41,10 @@ WORDS = 200
 """Of the text that streams over the kills, ten a second: time for three restarts."""
 
 
-@pytest.fixture(params=[CLAUDE, "codex", *nightly(f"{CLAUDE} in a sandbox", "opencode", "pi", "claude-agent-acp")])
+NAMES = [CLAUDE, "codex", *nightly(f"{CLAUDE} in a sandbox", "opencode", "pi", "claude-agent-acp")]
+
+
+@pytest.fixture(params=[ADOPTED[0]] if ADOPTED[0] else NAMES)
 def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
     name, _, is_held = request.param.partition(" ")
     if is_held and TOOL.why:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shlex
 import signal
 import socket
 import sqlite3
@@ -22,6 +23,8 @@ import pytest
 
 from tests.e2e.support.children import wait_for
 from tests.process.test_serve import environment
+from tests.support import recordings
+from tests.support.replay import encode
 
 pytestmark = pytest.mark.timeout(600)
 FAKE = Path(__file__).resolve().parent.parent / "fakes" / "acp_hands.py"
@@ -87,10 +90,12 @@ sys.exit(main())
 class Place:
     """A server that is started again after each death, one session, and a log of what its agent has got.
 
-    In: `ends`, where each server is killed: a point, and how often it was passed. The last one is not.
+    In: `ends`, where each server is killed: a point, and how often it was passed. The last one is not. `settings`: variables of
+    its servers.
     """
 
-    def __init__(self, home: Path, *ends: tuple[str, int]) -> None:
+    def __init__(self, home: Path, *ends: tuple[str, int], **settings: str) -> None:
+        self.settings = settings
         self.home, self.log, self.crashes = home, home / "agent.log", 0
         self.ends = ends
         with socket.socket() as probe:
@@ -101,6 +106,7 @@ class Place:
     def start(self) -> None:
         agents = json.dumps({"hands": {"command": [sys.executable, str(FAKE), str(self.log)]}})
         settings = {"SHIM_AGENTS": agents, "SHIM_OUTLIVE": "true", "SHIM_SANDBOX": "off", "SHIM_DEFAULT_AGENT": "hands"}
+        settings |= self.settings
         point, number = [*self.ends, ("never", 1), ("never", 1)][self.crashes]
         argv = [sys.executable, "-c", SERVER, point, str(number), "serve", "--port", str(self.port)]
         argv += ["--directory", str(self.home), "--data-dir", str(self.home / "data")]
@@ -153,9 +159,9 @@ class Place:
 
 
 @contextmanager
-def run_place(home: Path, *ends: tuple[str, int]) -> Iterator[Place]:
+def run_place(home: Path, *ends: tuple[str, int], **settings: str) -> Iterator[Place]:
     with ExitStack() as stack:
-        place = Place(home, *ends)
+        place = Place(home, *ends, **settings)
         place.start()
         stack.callback(lambda: place.process and (place.process.send_signal(signal.SIGINT), place.process.wait(CALL_S)))
         yield place
@@ -301,3 +307,34 @@ def test_work_of_the_server_itself_ends_with_it(top: Path) -> None:
         assert mocked not in place.call("GET", "/session/status")
         errors = [message["info"].get("error") for message in place.call("GET", f"/session/{mocked}/message")]
         assert any(errors), errors
+
+
+def test_a_turn_of_amp_goes_on(top: Path) -> None:
+    """As it was recorded: current versions need an account. Its server is killed between two tools."""
+    recording = recordings.read("amp/0.0.1774569934-g39e3ec/read_edit")
+    said, script, go = top / "said.jsonl", top / "amp", top / "go"
+    said.write_bytes(b"".join(encode(row.msg) + b"\n" for row in recording.rows if row.direction == "out"))
+    words = (sys.executable, str(FAKE.with_name("amp_recorded.py")), str(said), "4", str(go), str(top / "starts"))
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    script.chmod(0o755)
+    model = {"providerID": "amp", "modelID": "smart"}
+    with run_place(top, SHIM_AMP_BIN=str(script), AMP_API_KEY="x", SHIM_DEFAULT_AGENT="amp") as place:
+        session = place.call("POST", "/session", {})["id"]
+        prompt = {"type": "text", "text": "[scene:read_edit] please"}
+        place.call("POST", f"/session/{session}/prompt_async", {"parts": [prompt], "model": model})
+
+        def tools() -> list[tuple[str, str]]:
+            messages = place.call("GET", f"/session/{session}/message")
+            parts = [part for message in messages for part in message["parts"] if part["type"] == "tool"]
+            return [(part["tool"], part["state"]["status"]) for part in parts]
+
+        wait_for(lambda: tools() == [("read", "completed")], TURN_S, lambda: f"{tools()}\n{(top / 'log').read_text()[-3000:]}")
+        assert place.process is not None
+        place.process.kill()
+        assert session in place.call("GET", "/session/status"), (top / "log").read_text()[-3000:]
+        go.touch()
+        wait_for(lambda: session not in place.call("GET", "/session/status"), TURN_S, "the turn does not end")
+        assert tools() == [("read", "completed"), ("edit", "completed")]
+        events = place.events(session)
+        assert (events["turn.started"], events["turn.ended"], events["error"]) == (1, 1, 0), events
+        assert (top / "starts").read_text().count("start") == 1

@@ -84,6 +84,7 @@ from shim.store.base import TERMINALS, OrderedStore
 from shim.stream.hub import Hub
 from shim.stream.streams import Streams
 from shim.telemetry.hooks import Hooks
+from shim.telemetry.meters import METERED
 from shim.telemetry.reply_links import ReplyLinks
 from universal.permissions import DirectoryRules, combine, rules_from_config, with_home
 from universal.session.changes import LimitsReported, ServersReported, TurnEnded
@@ -373,7 +374,7 @@ async def start(
     installs = Installer(agents, settings.data_dir / "agents", clock)
     services.reply_links = ReplyLinks(clock, partial(_public_address, services))
     hooks = Hooks(settings.hooks, sessions.index.find_record, services.reply_links.add)
-    feed.observe(telemetry.meters.observe)
+    feed.observe(telemetry.meters.observe, METERED)
     _listen(feed, hooks)
     if settings.otel:
         feed.observe(telemetry.spans.observe)

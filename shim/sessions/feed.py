@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -190,7 +190,7 @@ class Feed:
     def __init__(self, *, queue: int = QUEUE, is_stored_first: bool = False) -> None:
         self.is_stored_first = is_stored_first
         self._listeners: dict[str, list[Listener]] = {}
-        self._observers: dict[Observer, None] = {}
+        self._observers: dict[Observer, Collection[EventType] | None] = {}
         self._queue = queue
         self._is_closed = False
         self.cut_off = 0
@@ -214,12 +214,12 @@ class Feed:
         """Number of events that wait for the slowest reader."""
         return max((listener.waiting_events for some in self._listeners.values() for listener in some), default=0)
 
-    def observe(self, observer: Observer) -> None:
-        """Call the observer with every event that is no piece of text, in order, until `forget`.
+    def observe(self, observer: Observer, types: Collection[EventType] | None = None) -> None:
+        """Call the observer with every event of these types, or that is no piece of text, in order, until `forget`.
 
         It must not wait. Its exceptions are logged.
         """
-        self._observers[observer] = None
+        self._observers[observer] = types
 
     def forget(self, observer: Observer) -> None:
         """Stop calling the observer. May be called again."""
@@ -241,10 +241,11 @@ class Feed:
         self._seconds[-1][1] += count
         if first.type is EventType.ITEM_DELTA:
             return
-        for observer in tuple(self._observers):
+        for observer, types in tuple(self._observers.items()):
             try:
                 for event in events:
-                    observer(event)
+                    if types is None or event.type in types:
+                        observer(event)
             except Exception:  # one observer never keeps an event from the others
                 log.exception("feed.observer_failed", session_id=first.session_id, sequence=first.sequence)
 

@@ -1,6 +1,6 @@
 """Counts the server's work in plain numbers, for Prometheus and the inspector.
 
-The server calls `observe` with each universal event but pieces of text, and `request` with every answer, so both must be cheap.
+The server calls `observe` with each universal event of METERED, and `request` with every answer, so both must be cheap.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from shim.lib.clock import Clock, from_rfc3339
-from universal.events import ErrorData, EventType, TurnData, UniversalEvent, UnparsedData
+from universal.events import EVENT_DATA, ErrorData, EventType, TurnData, UniversalEvent, UnparsedData
 from universal.lib.jsonvalue import obj, text
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds of the buckets for request durations, in seconds."""
 TURN_BUCKETS_S = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0)
+METERED = frozenset(kind for kind, data in EVENT_DATA.items() if data in (TurnData, ErrorData, UnparsedData))
 MAX_KINDS = 200
 """Maximum different labels of a counter. Further ones count as `other`."""
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from universal.events import ItemDeltaData
 from universal.items import FileRefPart, ImagePart, Item, ItemStatus, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from universal.lib.diffs import FileChange, FileDiff, turn_diff
-from universal.lib.ids import IdSequence, hashed_tail, render
+from universal.lib.ids import MASK, IdSequence, hashed_tail
 from universal.lib.jsonvalue import obj, text
 from universal.session import values
 from universal.session.changes import Change, FileEdited, MessageChanged, PartChanged, TextGrew
@@ -115,7 +115,7 @@ class Transcript:
 
     def _id(self, prefix: str, at_ms: int) -> str:
         value = self.ids.next(at_ms)
-        return render(prefix, value, hashed_tail(f"{self.session.record.id}:{prefix}:{value}"))
+        return f"{prefix}_{value & MASK:012x}{hashed_tail(f'{self.session.record.id}:{prefix}:{value}')}"
 
     def _put(self, message: Message, part: values.Part, at_ms: int, *, is_empty: bool = False) -> None:
         message.parts[part.id] = part

@@ -168,6 +168,29 @@ def test_a_person_at_the_tui_answers_the_next_server(claude: Bench) -> None:
     check_one_turn(claude, session["id"])
 
 
+def test_a_client_that_comes_back_late_learns_of_the_end(claude: Bench) -> None:
+    """The TUI names no last id and reads nothing again. It may be away for 30 s: its dialog is to go, and the answer to come."""
+    session = claude.api.session()
+    claude.api.prompt(session, "[scene:bash:touch made.txt] make")
+    request = request_of(claude)
+    claude.restart(kill=True)
+    claude.api.post(f"/permission/{request_of(claude)['id']}/reply", {"reply": "once"})
+    until_idle(claude, session)
+    stream = Stream(claude.api)
+    claude.later(stream.close)
+
+    def events() -> list[Json]:
+        return stream.of(session, 0)
+
+    wait_for(lambda: any(event["type"] == "session.status" for event in events()), TURN_S, lambda: str(events()))
+    kinds = [event["type"] for event in events()]
+    assert kinds.index("message.updated") < kinds.index("session.status") < kinds.index("permission.replied")
+    [replied] = [event["properties"] for event in events() if event["type"] == "permission.replied"]
+    assert (replied["requestID"], replied["reply"]) == (request["id"], "once")
+    parts = [event["properties"]["part"] for event in events() if event["type"] == "message.part.updated"]
+    assert [part["text"] for part in parts if part["type"] == "text"][-1] == "Done!"
+
+
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
 def test_an_open_permission_is_answered_to_the_next_server(server: Bench, kill: bool) -> None:
     session = server.api.session()

@@ -146,6 +146,10 @@ class FakeSessions:
     def note_read(self, session_id: str, read: str, client: str, *, is_page: bool = False) -> None:
         """No agent is started ahead."""
 
+    def closed_since(self, ms: int) -> Sequence[Any]:
+        """No request was closed."""
+        return ()
+
     def lost_since(self, ms: int) -> Sequence[Session]:
         """No turn was lost."""
         return ()

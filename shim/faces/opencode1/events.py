@@ -140,7 +140,8 @@ def _request_opened(change: RequestOpened, session_id: str) -> SessionEvent:
     return "question.asked", read.question(change.request, session_id)
 
 
-def _request_closed(change: RequestClosed, session_id: str) -> SessionEvent:
+def request_closed(change: RequestClosed, session_id: str) -> SessionEvent:
+    """The event of a request that is open no more."""
     place: QuestionRejectedProperties = {"sessionID": session_id, "requestID": change.request.id}
     if isinstance(change.request, PermissionRequest):
         return "permission.replied", {**place, "reply": REPLIES[change.answer]}
@@ -176,7 +177,7 @@ RENDER: Mapping[type[Any], Callable[[Any, str], SessionEvent]] = {
     PartChanged: _part,
     PartRemoved: _part_removed,
     RequestOpened: _request_opened,
-    RequestClosed: _request_closed,
+    RequestClosed: request_closed,
 }
 """`render` itself has the row of `TextGrew`. Other changes without a row (`LogAppended`) have no event in OpenCode 1."""
 

@@ -400,6 +400,7 @@ class SessionManager:
             return child_state, lambda actor: self._open(child, child_state, actor)
 
         if await lost_turns.take_up(self.deps, state, lambda: self._actor_of(entry), load_child):
+            entry.lost_at_ms = self.deps.clock.now_ms()
             for taken in (state, *self._actor_of(entry).children.states.values()):
                 self.requests.note(taken.session)
         elif lost_turns.end_turn(state, lost.name if lost is not None else ""):

@@ -63,7 +63,7 @@ class SessionEntry:
 
     facts         those of `SessionState.facts`
     row_sequence  the last event of which the row tells, of a session of another server of a cluster
-    lost_at_ms    when a turn or prompt of it was found lost with its server
+    lost_at_ms    when a turn or prompt of it was found lost with its server, or was taken up
     listed        the record whose place in the index's order is the entry's; the index's own
     text          the row's JSON, until one of DECODED is asked for
     """

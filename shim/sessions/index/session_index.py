@@ -176,9 +176,9 @@ class SessionIndex:
         return [session for session in sessions if session.is_busy]
 
     def lost_since(self, ms: int) -> list[Session]:
-        """Sessions at rest whose turn or prompt was found lost with its server, since this time."""
+        """Sessions whose turn or prompt was found lost with its server, or was taken up, since this time."""
         lost = [entry for entry in self._entries.values() if entry.lost_at_ms is not None and entry.lost_at_ms >= ms]
-        return [entry.state.session for entry in lost if entry.state is not None and not entry.state.session.is_busy]
+        return [entry.state.session for entry in lost if entry.state is not None]
 
     def actors(self) -> list[SessionActor]:
         """The actors, each once. A subagent has its parent's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from shim.lib.errors import PermissionNotFound, QuestionNotFound
@@ -18,6 +19,9 @@ from universal.session.changes import RequestClosed, RequestOpened
 from universal.session.model import Session
 from universal.session.values import PermissionRequest, QuestionRequest
 from universal.unattended_policy import UnattendedPolicy
+
+CLOSED_LIMIT = 100
+"""Maximum closed requests of which clients that come back are told."""
 
 
 class SessionRequests:
@@ -39,6 +43,8 @@ class SessionRequests:
         self._find_remote = find_remote
         self._open: dict[str, str] = {}
         """Request id -> session id, in the order of the requests."""
+        self._closed: deque[tuple[int, Session, RequestClosed]] = deque(maxlen=CLOSED_LIMIT)
+        """The last closed requests, and when."""
         deps.changes.observe(self._follow, (RequestOpened, RequestClosed))
 
     def _follow(self, published: SessionChanges) -> None:
@@ -47,6 +53,11 @@ class SessionRequests:
                 self._open[change.request.id] = published.session.id
             elif isinstance(change, RequestClosed):
                 self._open.pop(change.request.id, None)
+                self._closed.append((published.at_ms, published.session, change))
+
+    def closed_since(self, ms: int) -> list[tuple[Session, RequestClosed]]:
+        """The requests that were closed since this time, oldest first; of many the last."""
+        return [(session, change) for at_ms, session, change in self._closed if at_ms >= ms]
 
     def note(self, session: Session) -> None:
         """Note the open requests of another server's session that was read."""

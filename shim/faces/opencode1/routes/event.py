@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from shim.faces.opencode1 import host, read
 from shim.faces.opencode1.endpoint import operation
-from shim.faces.opencode1.events import encoder_of, events_of
+from shim.faces.opencode1.events import encoder_of, events_of, request_closed
 from shim.faces.opencode1.generations import generation_of
 from shim.faces.opencode1.wire_event import FACE, OpenCodeEvent
 from shim.host.changes import RULES_TITLE, HostChanged, TuiToast
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 NOTICE_AFTER_S = 3.0
 """Seconds from the begin of a stream to a toast. The TUI 1.18.33 draws none before its first page."""
 LOST_S = 60.0
-"""Seconds for which clients that connect are told of turns that were lost with a server. They try again within seconds."""
+"""Seconds for which clients that connect are told what they may have missed. The TUI tries again after at most 30 s."""
 
 
 @operation("event.subscribe")
@@ -60,7 +61,7 @@ async def _stream(ctx: Ctx, scope: Scope, *, wrapped: bool) -> web.StreamRespons
         encoder,
         scope=scope,
         last_event_id=last,
-        greeting=lambda is_shown: [*lost_turns(ctx, is_shown), *running_state(ctx, is_shown), *open_requests(ctx, is_shown)],
+        greeting=partial(_greeting, ctx),
     )
     subscription.is_plugin = request.query.get("reader") == "plugins"  # the host of the person's plugins
     if isinstance(scope, str):
@@ -80,6 +81,30 @@ async def _send_notice(ctx: Ctx, subscription: Subscription, directory: str, pro
         toast = HostChanged(TuiToast(notice, "warning", title=RULES_TITLE), directory, project)
         for event in host.events_of(toast):
             ctx.services.hub.send(event, (subscription,))
+
+
+def _greeting(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEvent]:
+    turns = [*lost_turns(ctx, is_shown), *running_state(ctx, is_shown)]
+    return [*turns, *closed_requests(ctx, is_shown), *open_requests(ctx, is_shown)]
+
+
+def closed_requests(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEvent]:
+    """Repeat which requests of turns that were taken up are closed: a TUI that was away would show their dialogs for ever.
+
+    In: as `open_requests`.
+    """
+    events: list[OpenCodeEvent] = []
+    since_ms = _lost_since(ctx)
+    lost = {session.id for session in ctx.services.sessions.index.lost_since(since_ms) if is_shown(session.id)}
+    for session, change in ctx.services.sessions.requests.closed_since(since_ms):
+        if session.id in lost:
+            kind, properties = request_closed(change, session.id)
+            events.append(OpenCodeEvent(kind, properties, normal_scope(session.record.directory), session.record.project_id))
+    return events
+
+
+def _lost_since(ctx: Ctx) -> int:
+    return ctx.services.clock.now_ms() - round(LOST_S * 1000)
 
 
 def open_requests(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEvent]:
@@ -121,19 +146,21 @@ def running_state(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEve
 
 
 def lost_turns(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEvent]:
-    """Tell how turns have ended that were lost with their server: a client that comes back saw them begin.
+    """Tell how turns have ended whose server was lost, also those that went on: a client that comes back saw them begin.
 
     `session.idle` was published once and is not repeated, since the status says the same. In: as `open_requests`.
     """
     events: list[OpenCodeEvent] = []
-    since_ms = ctx.services.clock.now_ms() - round(LOST_S * 1000)
-    for session in filter(lambda session: is_shown(session.id), ctx.services.sessions.index.lost_since(since_ms)):
-        info, last = read.session(session.record), session.messages.newest
+    for session in ctx.services.sessions.index.lost_since(_lost_since(ctx)):
+        if session.is_busy or not is_shown(session.id):
+            continue
+        info, messages = read.session(session.record), list(session.messages.loose_values())
         rows: list[SessionEvent] = []
-        if last is not None:
-            rows = _message(last, session.id)
-            if isinstance(last.info, StepInfo) and last.info.error is not None:
-                rows.append(("session.error", {"sessionID": info["id"], "error": read.failure(last.info.error)}))
+        prompts = [place for place, message in enumerate(messages) if not isinstance(message.info, StepInfo)]
+        for message in messages[prompts[-1] if prompts else -1 :]:
+            rows += _message(message, session.id)
+        if messages and isinstance(last := messages[-1].info, StepInfo) and last.error is not None:
+            rows.append(("session.error", {"sessionID": info["id"], "error": read.failure(last.error)}))
         rows.append(("session.status", {"sessionID": info["id"], "status": read.status(session.status)}))
         own_scope = normal_scope(session.record.directory)
         events += [OpenCodeEvent(kind, properties, own_scope, info["projectID"]) for kind, properties in rows]

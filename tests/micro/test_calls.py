@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -89,11 +90,13 @@ def limits(request: pytest.FixtureRequest) -> Limits:
 
 
 @pytest.fixture(params=list(LIMITS))
-async def server(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Live]:
-    """The whole server on SQLite, with a program that speaks Claude Code's protocol."""
-    store = SqliteStore(tmp_path / "journal.db")
-    async with live(tmp_path, environ=with_claude(tmp_path), store=store, outlive=request.param == "outlive") as running:
-        yield running
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[Live]:
+    """The whole server on SQLite, with a program that speaks Claude Code's protocol. A holder's socket needs a short path."""
+    with TemporaryDirectory(prefix="calls-") as name:
+        folder = Path(name)
+        store = SqliteStore(folder / "journal.db")
+        async with live(folder, environ=with_claude(folder), store=store, outlive=request.param == "outlive") as running:
+            yield running
 
 
 @pytest.fixture

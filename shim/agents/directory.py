@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any
@@ -209,9 +209,6 @@ class AgentDirectory:
         traceparent: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._specs = dict(specs)
-        settings = (spec.rules.project_settings for spec in self._specs.values())
-        self.rule_files = tuple(dict.fromkeys(name for use in settings for name in use.rule_files))
-        """Files that hold the rules of any agent, as patterns of `edit`."""
         self.broken = tuple(broken)
         self.packages = dict(packages or {})
         self.listeners = Listeners()
@@ -230,6 +227,8 @@ class AgentDirectory:
         self._discovery_timeout_s = discovery_timeout_s
         self._record_dir = record_dir
         self._agents: dict[str, Agent] = {}
+        self.get: Callable[[str], Agent | None] = self._agents.get
+        """Returns an agent, usable or not, or None if it is unknown. A prompt asks six times."""
         self._stamps: dict[str, str | None] = {}
         self._has_offer = {name: asyncio.Event() for name in self._specs}
         """Set once an agent's catalogue is known, or its discovery has failed."""
@@ -295,9 +294,11 @@ class AgentDirectory:
         """Agent or model provider that takes an API key -> the variables that hold the key."""
         return key_variables(agent.spec for agent in self._agents.values())
 
-    def get(self, name: str) -> Agent | None:
-        """Return an agent, usable or not, or None if it is unknown."""
-        return self._agents.get(name)
+    @cached_property
+    def rule_files(self) -> tuple[str, ...]:
+        """Files that hold the rules of any agent, as patterns of `edit`."""
+        settings = (spec.rules.project_settings for spec in self._specs.values())
+        return tuple(dict.fromkeys(name for use in settings for name in use.rule_files))
 
     def title_of(self, name: str) -> str:
         """Return what people call an agent; its name if it is not here any more."""

@@ -48,10 +48,13 @@ class StreamRecord:
     screen: Screen = field(default_factory=Screen)
 
     def has_ended(self, last: Mapping[str, str]) -> bool:
-        """Whether it has the ends of the last prompts (by session) of all sessions of which it has prompts."""
+        """Whether it has the ends of the last prompts (by session) of all sessions that it shows, and shows none as busy."""
         for session_id, tokens in self.tokens.items():
             if session_id not in last:
                 continue  # of a subagent, or deleted
+            states = [token.sign for token in tokens if token.sign is not Sign.PROMPT]
+            if states[-1:] == [Sign.BUSY]:  # it began in a turn of which it has no prompt
+                return False
             prompts = [at for at, token in enumerate(tokens) if token.sign is Sign.PROMPT]
             after = next((at for at in prompts if tokens[at].message_id == last.get(session_id)), None)
             if prompts and (after is None or not any(token.sign is Sign.IDLE for token in tokens[after:])):

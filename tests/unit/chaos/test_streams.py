@@ -48,6 +48,10 @@ def test_a_record_has_ended_with_the_last_idle_of_each_session_that_it_shows() -
     assert not record.has_ended(last)
     tokens.append(Token(Sign.IDLE))
     assert record.has_ended(last)
+    begun = record.tokens["ses_b"] = [Token(Sign.BUSY)]
+    assert not record.has_ended(last), "it began in a turn of which it has no prompt"
+    begun.append(Token(Sign.IDLE))
+    assert record.has_ended(last)
 
 
 def line(type_: str, *, wrapped: bool = False, **properties: object) -> bytes:

@@ -11,7 +11,6 @@ import json
 import lzma
 import re
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from shim.lib.clock import ManualClock
@@ -115,7 +114,7 @@ async def _copy(source: Store, target: Store, before: str, after: str) -> None:
     try:
         for row in await source.sessions():
             data = json.loads(json.dumps(dict(row.data)).replace(before, after))
-            target.save_session(replace(row, data=data, directory=row.directory.replace(before, after)))
+            target.save_session(row._replace(data=data, directory=row.directory.replace(before, after)))
             events = [event.model_dump_json(by_alias=True).replace(before, after) for event in await source.events(row.id)]
             target.append([UniversalEvent.model_validate_json(event) for event in events])
         await target.flush()

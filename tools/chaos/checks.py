@@ -226,7 +226,7 @@ def _idle_offences(stream: StreamRecord, tokens: Sequence[Token], story: Story, 
     for segment in begun[1:]:
         if segment.idles == 0:
             yield f"{_name(segment, story)} has no idle"
-    for before, after in pairwise(segment.turn or 0 for segment in stored):
+    for before, after in pairwise(segment.turn or 0 for segment in begun):
         if after <= before:
             yield f"the turn of {story.turns[after].begin} comes after the turn of {story.turns[before].begin}"
         for number in range(before + 1, after):

@@ -263,5 +263,9 @@ def test_the_last_turns_of_a_stream_that_ended_may_be_void() -> None:
     evidence = kept_promises()
     tokens(evidence, sight(1), BUSY, IDLE, sight(2), BUSY, sight(3), stream=1)
     assert violations_of(evidence) == []
+    tokens(evidence, sight(1), BUSY, IDLE, sight(3), BUSY, stream=1)  # the second turn ran at another one meanwhile
+    assert violations_of(evidence) == []
+    tokens(evidence, sight(1), BUSY, IDLE, sight(3), BUSY, IDLE, stream=1)
+    assert [str(violation) for violation in violations_of(evidence)] == ["idles: ses_1 on node1 #1: the turn of 6 is missing"]
     tokens(evidence, sight(1), BUSY, IDLE, sight(2), BUSY, sight(3), IDLE, sight(9), IDLE, stream=1)
     assert {violation.check for violation in violations_of(evidence)} == {"idles"}

@@ -256,10 +256,9 @@ UNREAD = OpenCodeConfig({"permission": "ask"})
 
 
 @dataclass(frozen=True, slots=True)
-class _LoadedConfig:
-    """A configuration with the stamps of its files at the time of the read."""
+class _FilesRead:
+    """What a configuration was read from: the project's folders, and the stamps of all files at the time of the read."""
 
-    config: OpenCodeConfig
     folders: tuple[Path, ...]
     stamps: Mapping[str, Stamp]
     settled: bool
@@ -290,7 +289,7 @@ class ConfigFiles:
         self._home, self._copies = home, copies
         self._environment = child_environment(environment, {})
         self._roots = tuple(roots)
-        self._loaded: dict[str, _LoadedConfig] = {}
+        self._files: dict[str, _FilesRead] = {}
         self._configs = _Configs()
         self.current: Callable[[str], OpenCodeConfig] = self._configs.__getitem__
         """Returns the last configuration of a directory without reading the disk; `UNREAD` if there is none."""
@@ -342,25 +341,25 @@ class ConfigFiles:
         """Check the files of the directories in use every REFRESH_S, and forget others. Runs until it is cancelled."""
         while True:
             await asyncio.sleep(REFRESH_S)
-            used = set(in_use()) if self._loaded else set[str]()
+            used = set(in_use()) if self._files else set[str]()
             for directory in used - self._loading.keys():
                 self._look(directory)
-            for directory in list(self._loaded)[:-CACHED_DIRECTORIES]:
+            for directory in list(self._files)[:-CACHED_DIRECTORIES]:
                 if directory not in used:
-                    self._loaded.pop(directory, None)
+                    self._files.pop(directory, None)
                     self._configs.pop(directory, None)
 
     def load(self, directory: str) -> OpenCodeConfig:
         """Load the configuration of a directory, which need not exist. Blocking."""
         _need_thread()
         folders = () if self._without_projects() else self._folders(directory)
-        loaded = self._loaded.get(directory)
-        if loaded is None or not loaded.settled or loaded.folders != folders or _has_changed(loaded.stamps):
-            loaded = self._read(directory, folders)
-            self._loaded[directory], self._configs[directory] = loaded, loaded.config
-        return loaded.config
+        files, config = self._files.get(directory), self._configs.get(directory)
+        if files is None or config is None or not files.settled or files.folders != folders or _has_changed(files.stamps):
+            config, self._files[directory] = self._read(directory, folders)
+            self._configs[directory] = config
+        return config
 
-    def _read(self, directory: str, folders: tuple[Path, ...]) -> _LoadedConfig:
+    def _read(self, directory: str, folders: tuple[Path, ...]) -> tuple[OpenCodeConfig, _FilesRead]:
         began_ns = time.time_ns()
         reader = ConfigReader(self._environment, _inside(folders))
         for name in GLOBAL_NAMES:
@@ -383,7 +382,7 @@ class ConfigFiles:
         sources, problems = reader.finish()
         settled = all(stamp is None or stamp[-1] < began_ns - SETTLING_NS for stamp in reader.stamps.values())
         config = OpenCodeConfig(merge(sources, self._defaults()), problems, sources, reader.has_unread_rules)
-        return _LoadedConfig(config, folders, reader.stamps, settled)
+        return config, _FilesRead(folders, reader.stamps, settled)
 
     def _read_folder(self, reader: ConfigReader, folder: Path, origin: Origin) -> None:
         for name in PROJECT_NAMES:

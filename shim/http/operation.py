@@ -100,9 +100,11 @@ def check(operation_id: str, body: Any) -> None:
             count += len(members)
             if count <= most:
                 for key, inner in members.items():
-                    bound = (TEXTS if isinstance(inner, str) else ARRAYS).get(key) if named else None
-                    if bound is not None and isinstance(inner, (str, list)) and len(cast("list[Any]", inner)) > bound:
-                        raise _too_much(cast("str | list[Any]", inner), bound, (*path, key))
+                    if named and isinstance(inner, (str, list)):
+                        sized = cast("str | list[Any]", inner)
+                        bound = (TEXTS if isinstance(inner, str) else ARRAYS).get(key)
+                        if bound is not None and len(sized) > bound:
+                            raise _too_much(sized, bound, (*path, key))
                     if isinstance(inner, (dict, list)):
                         below = named and key not in OPEN and len(path) < NAMED_DEPTH
                         stack.append((cast("object", inner), (*path, key) if below else path, below))

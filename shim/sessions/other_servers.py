@@ -7,7 +7,7 @@ changed or is gone. The content of a turn is read by `Remotes` (`stored_sessions
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Generator
+from collections.abc import Awaitable, Callable, Collection, Generator, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -19,6 +19,7 @@ from shim.lib.errors import (
     NoServer,
     PlacedElsewhere,
     ServerStopping,
+    SessionBusy,
     SessionElsewhere,
     SessionNotFound,
     StoreError,
@@ -50,7 +51,8 @@ RELEASE_S = 10.0
 class OtherServers:
     """The index of sessions that belong to other servers.
 
-    In: `remotes` reads them; `load` loads a session that is ours (id); `requests` knows their open requests.
+    In: `remotes` reads them; `load` loads a session that is ours (id), and `remove` deletes one; `requests` knows their open
+    requests.
     """
 
     def __init__(
@@ -59,13 +61,14 @@ class OtherServers:
         index: SessionIndex,
         remotes: Remotes,
         load: Callable[[str], Awaitable[object]],
+        remove: Callable[[str], Awaitable[object]],
         requests: SessionRequests,
     ) -> None:
         self._deps = deps
         self._index = index
         self._requests = requests
         self.remotes = remotes
-        self._load = load
+        self._load, self._remove = load, remove
         self._ownership = deps.store.ownership
         self._owners: dict[str, ServerRef] = {}
         self._lost: dict[str, ServerRef] = {}
@@ -74,6 +77,8 @@ class OtherServers:
         """Sessions in which a dead server has left a turn, until it is ended. True: a claim failed, so there may be one."""
         self._releases: dict[str, asyncio.Event] = {}
         """Sessions that are given up at this moment."""
+        self._orphans = set[str]()
+        """Sessions of ours whose parent another server has deleted, until they are deleted too."""
         self._looking = asyncio.Lock()
         self._look_soon = asyncio.Event()
         self._value_observers: dict[str, Callable[[str, Any], None]] = {}
@@ -235,6 +240,24 @@ class OtherServers:
                     self._owners[session_id] = owner
                     self._lost.pop(session_id, None)
             await self.remotes.tidy()
+            self._note_orphans({change.session_id for change in look.changes if change.row is None})
+        await self._remove_orphans()
+
+    def _note_orphans(self, deleted: Set[str]) -> None:
+        """Note what this server has made below sessions that were deleted while it was cut off: nobody else knew of it."""
+        if deleted:
+            ours = (entry.record for entry in self._index if entry.state is not None)
+            self._orphans.update(record.id for record in ours if record.parent_id in deleted)
+
+    async def _remove_orphans(self) -> None:
+        for session_id in tuple(self._orphans):
+            self._orphans.discard(session_id)  # a removal looks itself
+            try:
+                await self._remove(session_id)
+            except (SessionNotFound, SessionElsewhere):  # it is gone, or its new owner has heard of the deletion too
+                pass
+            except (SessionBusy, StoreError):  # its turn ends first, or nothing can be stored: the next look tries again
+                self._orphans.add(session_id)
 
     async def look_now(self) -> None:
         """Look, because another server has changed something for a client of this one. The next look repeats a failed one.

@@ -97,7 +97,7 @@ class SessionManager:
         if deps.tapes is not None:
             deps.tapes.watch = lambda tape: lost_turns.watch(self._actor_of(self.index.get(tape.session_id)), tape)
         read = remotes(deps, self.index, self.detached_state, self.requests.note)
-        self.others = OtherServers(deps, self.index, read, self._take_over, self.requests)
+        self.others = OtherServers(deps, self.index, read, self._take_over, self.delete, self.requests)
         deps.changes.observe(partial(_end_below, self), (TurnEnded,))
 
     # --- start and stop --------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from shim.cluster.peers import Growth
 from shim.cluster.remote_sessions import RemoteSessions
 from shim.lib.clock import ManualClock
-from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError, StoreUnavailable
+from shim.lib.errors import SessionBusy, SessionElsewhere, SessionNotFound, StoreError, StoreUnavailable
 from shim.lib.ids import Ids
 from shim.sessions import other_servers
 from shim.sessions.feed import ChangeFeed, Feed
@@ -126,7 +126,7 @@ class World:
         requests: Any = SimpleNamespace(note=lambda session: None)
         peers: Any = cluster.peers
         remotes = RemoteSessions(deps, self.index, self.new_state, requests.note, peers, self.delete_elsewhere)
-        self.others = OtherServers(deps, self.index, remotes, self.load, requests)
+        self.others = OtherServers(deps, self.index, remotes, self.load, self.remove, requests)
 
     async def start(self) -> None:
         await self.store.open()
@@ -157,6 +157,13 @@ class World:
         if self.failures:
             raise self.failures.pop(0)
         self.index.get(session_id).busy = False
+
+    async def remove(self, session_id: str) -> None:
+        """As the manager does, which looks first."""
+        await self.others.look_now()
+        if self.failures:
+            raise self.failures.pop(0)
+        self.index.remove(session_id)
 
     async def look(self, *looks: Look) -> None:
         self.cluster.looks += looks
@@ -412,3 +419,23 @@ def failing_state(w: World, error: Exception) -> Iterator[None]:
 
     w.others.remotes.state = fail  # type: ignore[method-assign]
     yield
+
+
+# --- what was made below a session that is gone --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failures", [[], [SessionBusy("ses_child")], [StoreError("full")]], ids=["", "busy", "full"])
+async def test_a_child_that_was_made_here_goes_with_the_parent_that_another_server_deleted(failures: list[Exception]) -> None:
+    """Its server was cut off when it made the child, so who deleted the parent had not heard of it."""
+    w = World()
+    await w.start()
+    for session_id, parent_id in (("ses_child", "ses_a"), ("ses_b", None), ("ses_below", "ses_b")):
+        made = entry(session_id)
+        made.record = replace(made.record, parent_id=parent_id)
+        made.state = w.new_state(session_id, "mock")
+        w.index.add(made)
+    w.failures = failures
+    await w.look(Look((SessionChange("ses_a", OTHER, None),)))
+    await w.look()
+    assert sorted(record.id for record in w.index.records()) == ["ses_b", "ses_below"]
+    await w.others.close()

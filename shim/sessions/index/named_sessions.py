@@ -227,7 +227,10 @@ class NamedSessions:
         return wire_of(row, self._names.get(row.session_id, row.session_id), include_raw=include_raw)
 
     async def follower(self, session_id: str, after: int) -> Follower[UniversalEvent]:
-        """The events of a session after a sequence. A sequence beyond the end means the end. Raises NotFound."""
+        """The events of a session after a sequence. A sequence beyond the end means the end.
+
+        Raises NotFound, and where another server may have stored more: SessionElsewhere, StoreError.
+        """
         return await self._follower(session_id, after, self._store.events)
 
     async def row_follower(self, session_id: str, after: int) -> Follower[EventRow]:
@@ -238,4 +241,6 @@ class NamedSessions:
         state = await self.manager.readable_state(session_id)
         feed = self.manager.deps.feed
         store = wait_for_store(feed, self._store, session_id)
-        return Follower(feed, session_id, partial(journal, session_id), min(after, state.sequence), store)
+        if after > state.sequence and not await self._store.rows(session_id, after - 1, 1):
+            after = state.sequence  # else another server has taken the session, and this one has not heard of it yet
+        return Follower(feed, session_id, partial(journal, session_id), after, store)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shim.lib.clock import SystemClock, rfc3339
+from shim.sessions.session.native_sessions import native_sessions_of
 from shim.sessions.transfer.other_writers import OtherWriters
 from tests.bench.agent import SESSION
 from tests.http.test_acp import backend_of
 from tests.support.live import Live, live, with_claude
 
 MODEL = {"providerID": "claude", "modelID": "default"}
+LATER = "8c0186c0-2da1-40c8-abb4-fa3f20d72518"
 THEIRS = "2ab0186c-2da1-40c8-abb4-fa3f20d72517"
 
 
@@ -25,11 +29,11 @@ async def server(tmp_path: Path) -> AsyncIterator[Live]:
         yield running
 
 
-def append(home: Path, *rows: dict[str, Any]) -> None:
+def append(home: Path, *rows: dict[str, Any], at: str = "") -> None:
     file = home / ".claude" / "projects" / "p" / f"{SESSION}.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as out:
-        out.writelines(json.dumps({"timestamp": "2026-11-30T00:00:00.000Z", **row}) + "\n" for row in rows)
+        out.writelines(json.dumps({"timestamp": at or rfc3339(SystemClock().now_ms()), **row}) + "\n" for row in rows)
 
 
 def prompt(uuid: str, words: str) -> dict[str, Any]:
@@ -106,3 +110,22 @@ async def test_a_turn_that_runs_here_is_not_disturbed(server: Live, tmp_path: Pa
             pass
     await writers.look()
     assert "said in the terminal" in json.dumps(await server.messages(session))
+
+
+async def test_words_before_the_first_look_are_found_once(server: Live, tmp_path: Path) -> None:
+    """Each `OtherWriters` is as that of a next server, whose agents go on: the first one, and those that find all recorded."""
+    session, services = await server.session(), backend_of(server).services
+    append(tmp_path / "home", prompt(THEIRS, "of long ago"), answer("a0", THEIRS, "old"), at="2026-11-29T00:00:00.000Z")
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    append(tmp_path / "home", prompt(THEIRS, "at once"), answer("a1", THEIRS, "said in the terminal"))
+    for notices in (1, 1, 2):
+        if notices == 2:
+            append(tmp_path / "home", prompt(LATER, "at night"), answer("a2", LATER, "said at night"))
+        writers = OtherWriters(services.sessions)
+        for _ in range(3):
+            await writers.look()
+        said = json.dumps(await server.messages(session))
+        assert [said.count(words) for words in ("of long ago", '"at once"', '"at night"')] == [0, 1, notices - 1]
+        assert len(await status_items(server, session, "notice")) == notices
+    known = services.sessions.index.get(session).native
+    assert native_sessions_of(json.loads(json.dumps({name: asdict(own) for name, own in known.items()}))) == known

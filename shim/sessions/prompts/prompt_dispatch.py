@@ -434,7 +434,7 @@ class PromptDispatcher:
         process = self._process
         id_ = process.codec.native_session_id if process.codec is not None else None
         return bool(id_ and process.agent) and note_native_session(
-            self._native, process.agent or "", id_ or "", started=self.answer.has_begun
+            self._native, process.agent or "", id_ or "", started=self.answer.has_begun, clock=self._deps.clock
         )
 
     def retry_without_resume(self, why: str) -> bool:

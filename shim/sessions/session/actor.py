@@ -605,6 +605,8 @@ class SessionActor:
 
     def on_start(self, agent: str, resumed: bool) -> None:
         self._record_exit()
+        if resumed and agent in self.native:
+            self.native[agent].others_ms = self.deps.clock.now_ms()
         if self.main.ended is not None:
             self.main.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"agent": agent, "resumed": resumed}))
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from shim.lib.clock import Clock
 from universal.codec import Codec, Output
-from universal.lib.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text, whole
 
 
 @dataclass(slots=True)
@@ -15,20 +16,22 @@ class NativeSession:
     """An agent's conversation. `started`: the agent has answered in it.
 
     `resume_at`: the message after which everything was undone, and where the next start resumes. `title`: a person's title that
-    it was not told yet.
+    it was not told yet. `others_ms`: when the agent's process began with the conversation, or when a turn of another program was
+    recorded. What others have written since then is unknown to both. Unix time, 0: of an earlier version, which did not note it.
     """
 
     id: str
     started: bool = False
     resume_at: str | None = None
     title: str = ""
+    others_ms: int = 0
 
 
-def note_native_session(sessions: dict[str, NativeSession], agent: str, id_: str, *, started: bool) -> bool:
+def note_native_session(sessions: dict[str, NativeSession], agent: str, id_: str, *, started: bool, clock: Clock) -> bool:
     """Store an agent's conversation id, and whether the agent has answered in it. True if something changed."""
     native = sessions.get(agent)
     if native is None or native.id != id_:
-        sessions[agent] = NativeSession(id_, started)
+        sessions[agent] = NativeSession(id_, started, others_ms=clock.now_ms())
         return True
     if started and (not native.started or native.resume_at):
         native.started, native.resume_at = True, None  # the conversation has continued there
@@ -41,7 +44,11 @@ def native_sessions_of(value: Any) -> dict[str, NativeSession]:
     rows = {agent: obj(row) for agent, row in obj(value).items()}
     return {
         agent: NativeSession(
-            text(row.get("id")), bool(row.get("started")), text(row.get("resume_at")) or None, text(row.get("title"))
+            text(row.get("id")),
+            bool(row.get("started")),
+            text(row.get("resume_at")) or None,
+            text(row.get("title")),
+            whole(row.get("others_ms")),
         )
         for agent, row in rows.items()
     }

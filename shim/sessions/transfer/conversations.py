@@ -170,7 +170,7 @@ class NativeSessions:
         while len(self._offers) > OFFERS:
             _, (name, oldest) = self._offers.popitem(last=False)
             del self._ids[name, oldest.id]
-        created_ms = _ms(own.created) or own.updated_ms
+        created_ms = ms_of(own.created) or own.updated_ms
         return SessionRecord(
             session_id,
             slug(session_id),
@@ -196,7 +196,8 @@ def _metadata(agent: Agent, id_: str) -> dict[str, Json]:
     return {OWN_SESSION: {"agent": agent.spec.name, "id": id_, "command": store.command.format(id=id_) if store else ""}}
 
 
-def _ms(at: str) -> int:
+def ms_of(at: str) -> int:
+    """Unix milliseconds of a time in any form of ISO 8601, or 0."""
     with suppress(ValueError):
         return int(datetime.fromisoformat(at).timestamp() * 1000)
     return 0

@@ -19,10 +19,11 @@ from shim.lib import disk
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts.prompt_dispatch import Answer
 from shim.sessions.session.actor import SessionActor
-from shim.sessions.transfer.conversations import FILE_BYTES, files_of
+from shim.sessions.transfer.conversations import FILE_BYTES, files_of, ms_of
 from universal.agent_spec import ConversationPrompt, ConversationStore
 from universal.events import EventType, ItemData
 from universal.items import TextPart
+from universal.lib.jsonline import get_text, objects
 from universal.lib.jsonvalue import JsonObject
 from universal.session.user_prompt import PromptItem, UserPrompt
 from universal.session.values import ModelRef, Text
@@ -67,17 +68,19 @@ class OtherWriters:
                 log.exception("other_writers.failed")
 
     async def look(self) -> None:
-        """Look once. What begins to be looked at counts as read."""
+        """Look once. In a file that was not looked at yet, what is older than `NativeSession.others_ms` counts as read."""
+        at_ms = self._manager.deps.clock.now_ms()
         found = [it for actor in self._manager.index.actors() if (it := self._conversation(actor)) is not None]
         at_work = {key: (actor, agent) for actor, agent, key in found}
         self._files = {key: file for key, file in self._files.items() if key in at_work}
         if not at_work:
             return
         ready = {key for key, (actor, agent) in at_work.items() if not (_store(agent).at_rest and actor.main.machine.busy)}
-        lines = await asyncio.to_thread(self._read, {key: agent for key, (_, agent) in at_work.items()}, ready)
+        read_ms = {key: actor.native[agent.spec.name].others_ms for key, (actor, agent) in at_work.items()}
+        lines = await asyncio.to_thread(self._read, {key: agent for key, (_, agent) in at_work.items()}, ready, read_ms)
         for key, (actor, agent) in at_work.items():
             if key in self._files and key in ready:
-                self._note(actor, agent, self._files[key], lines.get(key, ()))
+                self._note(actor, agent, self._files[key], lines.get(key, ()), at_ms)
 
     def _conversation(self, actor: SessionActor) -> tuple[SessionActor, Agent, tuple[str, str]] | None:
         agent = self._manager.deps.agents.get(actor.process.agent or "")
@@ -88,14 +91,14 @@ class OtherWriters:
         return (actor, agent, key) if actor.alive or (key in self._files and self._files[key].rows) else None
 
     def _read(
-        self, agents: Mapping[tuple[str, str], Agent], ready: Container[tuple[str, str]]
+        self, agents: Mapping[tuple[str, str], Agent], ready: Container[tuple[str, str]], read_ms: Mapping[tuple[str, str], int]
     ) -> dict[tuple[str, str], list[bytes]]:
         """The lines that are new in each file that is ready. Blocking."""
         lines = dict[tuple[str, str], list[bytes]]()
         for key, agent in agents.items():
             if (file := self._files.get(key)) is None:
                 for _, path in files_of(self._manager, agent, key[1])[:1]:
-                    self._files[key] = _File(path, path.stat().st_size)
+                    self._files[key] = _File(path, _end_of_read(path, read_ms[key]))
                 continue
             with suppress(OSError):
                 if key in ready and file.path.stat().st_size != file.end:
@@ -106,7 +109,7 @@ class OtherWriters:
                     lines[key] = new.splitlines()
         return lines
 
-    def _note(self, actor: SessionActor, agent: Agent, file: _File, lines: Sequence[bytes]) -> None:
+    def _note(self, actor: SessionActor, agent: Agent, file: _File, lines: Sequence[bytes], at_ms: int) -> None:
         store = _store(agent)
         assert store.foreign_rows is not None
         codec = actor.process.codec
@@ -117,6 +120,7 @@ class OtherWriters:
         if file.rows and is_over and not lines and not actor.main.machine.busy:
             log.info("conversation.written_elsewhere", session_id=actor.main.id, agent=agent.spec.name)
             rows, file.rows, file.told = file.rows, (), False
+            actor.native[agent.spec.name].others_ms = at_ms
             self._record(actor, agent, rows)
 
     def _record(self, actor: SessionActor, agent: Agent, rows: Sequence[JsonObject]) -> None:
@@ -137,6 +141,20 @@ class OtherWriters:
                 else:
                     state.fact(said)
             actor.end_local_work()
+
+
+def _end_of_read(path: Path, read_ms: int) -> int:
+    """Where the first line begins that is not older; the end of the file if the time is 0, or no line has one. Blocking."""
+    with disk.open_file(path) as (file, state):
+        end = state.st_size
+        if read_ms:
+            file.seek(max(0, end - FILE_BYTES))
+            for line in reversed(file.read(min(end, FILE_BYTES)).splitlines(keepends=True)):
+                at = next((get_text(row, "timestamp") for row in objects(line)), "")
+                if at and ms_of(at) < read_ms:
+                    break
+                end -= len(line)
+        return end
 
 
 def _store(agent: Agent) -> ConversationStore:

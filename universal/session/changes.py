@@ -103,10 +103,11 @@ class LimitsReported:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Information for the person that no message contains."""
+    """Information for the person that no message contains. `title`: the session's, since a client shows notices of many."""
 
     text: str
     level: Literal["info", "warning"]
+    title: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,7 +310,7 @@ class Reducer:
         if handler is not None:
             handler(self, item.metadata or {}, part.detail or "", at_ms)
         elif part.detail and part.label not in QUIET_STATUSES:
-            self._emit(Notice(part.detail, "info"))
+            self._emit(Notice(part.detail, "info", self.session.record.title))
 
     def _retry(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         if self.session.is_busy:
@@ -453,7 +453,7 @@ class Reducer:
 
     def _notice(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         if detail:
-            self._emit(Notice(detail, "warning"))
+            self._emit(Notice(detail, "warning", self.session.record.title))
 
     def _child(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         self.transcript.child_opened(text(meta.get("call_id")), text(meta.get("session_id")), at_ms)

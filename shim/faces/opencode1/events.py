@@ -118,7 +118,7 @@ def _command(change: CommandExecuted, session_id: str) -> SessionEvent:
 
 
 def _notice(change: Notice, session_id: str) -> SessionEvent:
-    return "tui.toast.show", {"message": change.text, "variant": change.level, "duration": TOAST_MS}
+    return "tui.toast.show", {"title": change.title, "message": change.text, "variant": change.level, "duration": TOAST_MS}
 
 
 def _message(change: MessageChanged, session_id: str) -> SessionEvent:

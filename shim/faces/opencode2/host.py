@@ -65,7 +65,7 @@ def event(change: changes.HostChange) -> HostEvent | None:  # noqa: C901 - a tab
 
 def notice(notice: Notice) -> TuiToastShowData:
     """The data of `tui.toast.show` for a notice of a session."""
-    return {"message": notice.text, "variant": notice.level, "duration": TOAST_MS}
+    return {"title": notice.title, "message": notice.text, "variant": notice.level, "duration": TOAST_MS}
 
 
 def toast(change: changes.TuiToast) -> TuiToastShowData:

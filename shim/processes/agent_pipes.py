@@ -452,11 +452,14 @@ async def _raise(error: Exception) -> None:
     raise error
 
 
+HERE = " on the server's machine. If your client runs on another one, open the project by its path here."
+
+
 def start_error(spec: LaunchSpec, error: OSError | ValueError) -> AgentError:
     """Return an error that says which path is wrong and why. The system's own text names only one path."""
     binary, directory = Path(spec.argv[0]), Path(spec.cwd)
     if not directory.is_dir():
-        return AgentStartFailed(f"The agent was not started: {directory} is not a directory.")
+        return AgentStartFailed(f"The agent was not started: {directory} is not a directory{HERE}")
     if isinstance(error, FileNotFoundError):
         if not binary.exists():
             return AgentNotFound(f"The agent's program does not exist: {binary}.")

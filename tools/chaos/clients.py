@@ -34,7 +34,7 @@ AT_HOME = 0.6
 """Share of the requests that a client sends to the node where its session was created; the others go to any node."""
 ABORT_AFTER_S = 0.5
 DIRECTORIES = 20
-"""Directories of the sessions. The first session of each has an agent that is a process."""
+"""Maximum directories of the sessions."""
 MOCK = {"providerID": "mock", "modelID": "mock"}
 PROCESS = {"providerID": "claude", "modelID": "default"}
 

@@ -50,6 +50,11 @@ class Parameters:
     seconds: float = 180.0
     seed: int = 1
 
+    @property
+    def directories(self) -> int:
+        """Directories of the sessions. The first session of each has an agent that is a process, the others have the mock."""
+        return min(DIRECTORIES, (self.sessions + 1) // 2)
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -113,8 +118,7 @@ class Run:
             reader.finish()
 
     def _make_directories(self) -> list[str]:
-        count = min(DIRECTORIES, self._parameters.sessions)
-        directories = [self._folder / "work" / str(number) for number in range(count)]
+        directories = [self._folder / "work" / str(number) for number in range(self._parameters.directories)]
         for directory in directories:
             directory.mkdir(parents=True)
         return list(map(str, directories))

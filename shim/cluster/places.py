@@ -295,6 +295,11 @@ class Places:
         """The sessions of which more is shown than stored, or more stored than shown."""
         return list(self._places)
 
+    def is_unstored(self, session_id: str) -> bool:
+        """Whether readers here have got events of a session that this server still has to store, as far as it knows."""
+        place = self._places.get(session_id)
+        return place is not None and place.epoch != STORED and not place.is_void
+
     def forget(self, session_id: str) -> None:
         """Forget how far a session is shown, because it is gone or no reader waits for it."""
         self._places.pop(session_id, None)

@@ -420,7 +420,8 @@ class RemoteSessions(StoredSessions[_Remote]):
         for session_id in places.exception_ids():
             entry = self._index.find(session_id)
             has_readers = self.is_live(session_id) or session_id in self._new
-            if not has_readers and (entry is None or entry.state is None):
+            is_ours = entry is not None and (entry.state is not None or places.is_unstored(session_id))
+            if not has_readers and not is_ours:
                 places.forget(session_id)
         hole, before = places.hole(), self._hole
         self._hole = hole

@@ -26,6 +26,7 @@ from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
+from tests.unit.cluster.test_places import publish, viewpoint_of
 from tests.unit.sessions.history.test_journal_loader import delta
 from universal.events import EventType, PermissionData, TurnData, UniversalEvent
 from universal.session.changes import Change, StatusChanged, TurnEnded
@@ -263,6 +264,9 @@ class FakePeers:
     def is_orphan(self, session_id: str) -> bool:
         return False
 
+    async def attend(self, *, is_wanted: bool) -> bool:
+        return False
+
     async def growths(self, after: int, until: int) -> list[Growth]:
         return [message for message in self._messages if after < message.position <= until]
 
@@ -294,6 +298,18 @@ async def test_messages_of_which_no_word_came_are_noted_when_they_are_read() -> 
     await remotes.read_words(3)
     assert (places.position, places.hole()) == (3, None)
     assert places.last_of("ses_a") == 6
+
+
+@pytest.mark.parametrize("epoch", [2, 3], ids=["stored", "void"])
+async def test_a_session_that_its_server_gave_up_stands_in_positions_until_what_readers_saw_is_stored(epoch: int) -> None:
+    """NATS had no room. A client whose position does not name it would get the end of the turn again."""
+    remotes, places = make_remotes(None, [])
+    position = publish(places, "ses_a", 1)
+    await remotes.tidy()
+    assert [progress.last for progress in viewpoint_of(places.renew(position)).sessions] == [1]
+    places.note(Growth("ses_a", 1, 1, 1, epoch, is_ours=epoch == 2), None)
+    await remotes.tidy()
+    assert not places.exception_ids()
 
 
 def asks(sequence: int, status: Literal["requested", "reject"]) -> UniversalEvent:

@@ -77,6 +77,8 @@ class OtherServers:
         """Sessions in which a dead server has left a turn, until it is ended. True: a claim failed, so there may be one."""
         self._releases: dict[str, asyncio.Event] = {}
         """Sessions that are given up at this moment."""
+        self._deletions: list[tuple[str, asyncio.Event]] = []
+        """Sessions that this server deletes at this moment. Set when a look has shown that another one has deleted it."""
         self._orphans = set[str]()
         """Sessions of ours whose parent another server has deleted, until they are deleted too."""
         self._looking = asyncio.Lock()
@@ -103,6 +105,16 @@ class OtherServers:
             raise error
         await self.remotes.delete(error.session_id, error.owner)
         await self.look_now()
+
+    @contextmanager
+    def watch_deletion(self, session_id: str) -> Generator[Callable[[], bool]]:
+        """Say within the block whether a look has shown meanwhile that another server has deleted a session."""
+        deletion = session_id, asyncio.Event()
+        self._deletions.append(deletion)
+        try:
+            yield deletion[1].is_set
+        finally:
+            self._deletions.remove(deletion)
 
     def observe_values(self, namespace: str, observer: Callable[[str, Any], None]) -> None:
         """Call a function with the key and the new value of each small value that another server changes; None: removed."""
@@ -356,6 +368,9 @@ class OtherServers:
         if change.row is None:
             self._owners.pop(change.session_id, None)
             self.remotes.forget(change.session_id)
+            for session_id, is_gone in self._deletions:
+                if session_id == change.session_id:
+                    is_gone.set()
             if entry is not None:
                 self._index.remove(change.session_id)
                 self._publish(SessionDeleted(entry.record), entry)

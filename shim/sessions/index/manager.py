@@ -554,11 +554,13 @@ class SessionManager:
         self._removals.begin(entry.native)
         is_kept = False
         try:
-            await self.deps.store.flush(session_id)
-        except SessionElsewhere as error:
-            is_kept = True
-            await self._keep(entry, error)
-            raise
+            with self.others.watch_deletion(session_id) as is_gone:
+                try:
+                    await self.deps.store.flush(session_id)
+                except SessionElsewhere as error:
+                    if is_kept := not is_gone():
+                        await self._keep(entry, error)
+                        raise
         finally:  # after a failure of the store it is deleted as soon as that can be written
             if not is_kept:
                 self.deps.feed.end(session_id)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from shim.lib.errors import SessionElsewhere, StoreUnavailable
 from shim.sessions.index.session_entry import SessionEntry
-from shim.store.ownership import LostSession
+from shim.store.ownership import Look, LostSession, SessionChange
 from shim.store.servers import ServerRef
 from tests.support.scripted_model import World, ask, world
 from universal.events import EventType
@@ -207,6 +208,24 @@ async def test_a_session_that_another_server_has_taken_is_not_deleted(lossy: Wor
     assert (entry.state, entry.actor) == (None, None), "it can be read, and nothing is written here"
     assert lossy.manager.others.owner(session) == OTHER
     assert "session.deleted" not in lossy.hub.kinds(session)
+
+
+async def test_a_session_that_another_server_has_taken_and_deleted_meanwhile_is_not_kept(
+    lossy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look reads of the deletion while this server's own is refused. No later look tells of it again."""
+    session = lossy.session()
+
+    async def look_and_fail(session_id: str | None = None) -> None:
+        await lossy.manager.others.look()
+        raise SessionElsewhere(session, OTHER)
+
+    look = Look((SessionChange(session, OTHER, None),), lost=(LostSession(session, OTHER, 0),))
+    monkeypatch.setattr(lossy.store.ownership, "look", partial(asyncio.sleep, 0, look))
+    monkeypatch.setattr(lossy.store, "flush", look_and_fail)
+    await lossy.manager.delete(session)
+    assert session not in lossy.manager.index
+    assert lossy.hub.kinds(session).count("session.deleted") == 1
 
 
 async def test_a_deletion_while_the_store_is_away_is_an_error_and_made_up_for_later(

@@ -26,6 +26,7 @@ HOP_EVENTS = 40
 STAY_S = (2.0, 8.0)
 """Minimum and maximum seconds that a hopping client of all sessions reads at a node."""
 SESSION_EVENT = re.compile(rb'data: ?\{.*?"payload": ?\{"id": ?"([^"]+)", ?"type": ?"([^"]+)"')
+CREATED = b'"type":"session.created"'
 QUIET_S = 20.0
 """Seconds without an event after which it does so too: its node may be paused."""
 LINE_BYTES = 2**24
@@ -171,8 +172,10 @@ class Hopper:
         self._chance = chance
         self._position = ""
         self._ids: set[str] = set()
-        self._idles: set[str] = set()
-        """Of all its connections: also who reads everything again gets no end of a turn again."""
+        self._idles: dict[str, str] = {}
+        """Idle -> its session, of all its connections: also who reads everything again gets no end of a turn again.
+
+        But a session that is created for it anew: nothing of it was stored when it began to read everything again."""
         self.records = [StreamRecord(f"{name} #1")]
 
     @property
@@ -217,6 +220,9 @@ class Hopper:
     def note(self, line: bytes, place: str = "") -> None:
         """Note a line with an event. In: where it was read."""
         event_id, record = event_id_of(line), self.records[-1]
+        if CREATED in line and event_id not in self._ids:
+            session_id = text(obj(obj(obj(json.loads(line[5:])).get("payload")).get("properties")).get("sessionID"))
+            self._idles = {idle: session for idle, session in self._idles.items() if session != session_id}
         if event_id in self._ids or event_id in self._idles:
             record.doubles.append(f"{event_id} at {place} {line[:240].decode(errors='replace')}")
         elif event_id:
@@ -225,7 +231,7 @@ class Hopper:
         if (found := token_of(line)) is not None:
             record.tokens.setdefault(found[0], []).append(stamp(found[1]))
             if found[1].sign is Sign.IDLE and event_id:
-                self._idles.add(event_id)
+                self._idles[event_id] = found[0]
 
     def finish(self) -> None:
         """Note that the present record has lasted until the end."""

@@ -53,7 +53,7 @@ def encode_change(changed: HostChanged) -> bytes:
 
 def decode_change(message: bytes) -> HostChanged:
     """The inverse of `encode_change`. Raises ValueError, also for a change that this version does not know."""
-    kind, value, directory, project_id = json.loads(message)
+    kind, value, directory, project_id, *_ = json.loads(message)
     if kind not in _KINDS:
         raise ValueError(f"a change {kind} is not known")
     try:

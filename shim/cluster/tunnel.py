@@ -39,7 +39,7 @@ def encode_head(head: Head) -> bytes:
 def decode_head(message: bytes | None) -> Head:
     """The inverse of `encode_head`. Raises ServerLost if there is none."""
     try:
-        status, headers = json.loads(message or b"")
+        status, headers, *_ = json.loads(message or b"")
         return Head(int(status), tuple((str(name), str(value)) for name, value in headers))
     except (ValueError, TypeError) as error:
         raise ServerLost("Another server has sent an answer that cannot be read. Is it of another version?") from error
@@ -89,12 +89,12 @@ async def _to_socket(pipe: Pipe, socket: Socket, cut_off: Callable[[], None]) ->
         while (frame := await pipe.receive()) is not None:
             if frame.startswith(b"C"):
                 close: dict[str, Any] = json.loads(frame[1:])
-                code, reason = int(close["code"]), str(close["reason"])
+                code, reason = int(close["code"]), str(close.get("reason", ""))
                 break
             async with asyncio.timeout(SEND_S):
                 if frame.startswith(b"T"):
                     await socket.send_str(frame[1:].decode("utf-8", "replace"))
-                else:
+                elif frame.startswith(b"B"):  # else of a later version
                     await socket.send_bytes(frame[1:])
     except TimeoutError:  # a client that reads nothing would not get a close either
         cut_off()

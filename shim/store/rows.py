@@ -18,6 +18,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from shim.lib.errors import StoreError
 from universal.events import EVENT_DATA, ItemDeltaData, Source, UniversalEvent
+from universal.items import Frozen
 from universal.lib.jsonline import encode
 
 COLUMNS = ("session_id", "sequence", "event_id", "time", "type", "source")
@@ -208,14 +209,14 @@ def _name(event: UniversalEvent) -> str:
 def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> UniversalEvent:
     """The inverse of `row_of`. `raw` is None if the row was read without it. `body`: the parsed body, if there is one.
 
-    Only the payload is validated, because `row_of` wrote the envelope. Raises StoreError if the row is damaged, or from another
-    version's schema.
+    Only the payload is validated, because `row_of` wrote the envelope. What a later version has added is left out. Raises
+    StoreError if the row is damaged, or something is missing.
     """
     body = _load(row.body, row) if body is None else body
     raw = _load(row.raw, row) if with_raw and row.raw is not None else None
     try:
         kind, model = _TYPES[row.type]
-        if body.keys() - _OPTIONAL != _BODY:
+        if not body.keys() >= _BODY:
             raise _unreadable(row, f"the event: it has {sorted(body)}, not {sorted(_BODY)}")
         return UniversalEvent.from_fields(
             {
@@ -228,7 +229,7 @@ def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> Unive
                 "synthetic": body["synthetic"],
                 "by": body.get("by"),
                 "type": kind,
-                "data": model.__pydantic_validator__.validate_python(body["data"]),
+                "data": _payload(model, body["data"]),
                 "raw": raw,
             }
         )
@@ -238,6 +239,13 @@ def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> Unive
         raise _unreadable(row, f"{where}: {fault['msg']}") from error
     except (KeyError, AttributeError) as error:
         raise _unreadable(row, f"{error} is unknown") from error
+
+
+def _payload(model: type[Frozen], data: Any) -> Frozen:
+    try:
+        return model.__pydantic_validator__.validate_python(data)
+    except ValidationError:
+        return model.model_validate(data, extra="ignore")
 
 
 def body_of(row: EventRow) -> Any:

@@ -18,20 +18,31 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 OTHER_FORMAT = "import shim.cluster.nats.layout as layout; layout.FORMAT = '0'\n" + RUN
 LATER_VERSION = (
     """
-import shim.cluster.nats.layout as layout, shim.cluster.nats.leases as leases
-dump, fields = layout.dump, leases.asdict
-layout.dump = lambda value, what: dump({**value, 'later': {'x': 1}}, what)
+import shim.cluster.nats.batches as batches, shim.cluster.nats.layout as layout, shim.cluster.nats.leases as leases
+dump, fields, encode = layout.dump, leases.asdict, batches.encode_event
+def entry(value):
+    row = value["row"] and [*value["row"][:5], {**value["row"][5], "later": 1}, "later"]
+    return {**value, "later": {"x": 1}, "row": row}
+def event(row):
+    columns, body, raw = encode(row).split(b"\\n", 2)
+    body = body.replace(b'"data":{', b'"later":1,"data":{"later":1,', 1)
+    return b"\\n".join((columns[:-1] + b',"later"]', body, raw))
+layout.dump = lambda value, what: dump(entry(value), what)
 leases.asdict = lambda value: {**fields(value), 'later': [1]}
+batches.encode_event = event
 """
     + RUN
 )
-"""A program that writes fields of which this version knows nothing into leases and entries of sessions."""
+"""A program that writes what this version does not know into leases, entries of sessions and events."""
 EARLIER_VERSION = (
     """
 import shim.cluster.nats.leases as leases, shim.store.rows as rows
-fields = leases.asdict
+fields, read = leases.asdict, rows.event_of
 leases.asdict = lambda value: {name: fields(value)[name] for name in ('agents', 'roots', 'room')}
-rows._OPTIONAL = set()
+def event_of(row, **more):
+    assert rows.body_of(row).keys() == rows._BODY, row
+    return read(row, **more)
+rows.event_of = event_of
 """
     + RUN
 )

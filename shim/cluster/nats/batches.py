@@ -148,7 +148,7 @@ class Reader:
         lines = content.split(b"\n")
         try:
             for at in range(3 * max(0, after + 1 - envelope.first), len(lines), 3):
-                sequence, event_id, time, type_, source = json.loads(lines[at])
+                sequence, event_id, time, type_, source, *_ = json.loads(lines[at])
                 raw = lines[at + 2].decode() if self._with_raw and lines[at + 2] else None
                 yield EventRow(self._session_id, sequence, event_id, time, type_, source, lines[at + 1].decode(), raw)
         except (ValueError, TypeError, IndexError) as error:

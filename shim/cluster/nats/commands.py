@@ -385,6 +385,8 @@ class _Question:
                 if number == REFUSED:
                     self.is_over = True
                     raise ServerLost(f"The server {self._server.label} {parcel.data.decode(errors='replace')}.")
+                if not number.isdecimal():  # a sign of a later version
+                    continue
                 if int(number) == self._next:
                     self._next += 1
                     self._has_gap = False

@@ -221,7 +221,7 @@ def decode_record(data: bytes) -> SessionRecord:
     value = _object(data, "entry of a session")
     try:
         session_id, row = str(value["session"]), value["row"]
-        stored = None if row is None else SessionRow(session_id, *row)
+        stored = None if row is None else SessionRow(session_id, *row[:6])
         return SessionRecord(
             session_id,
             str(value["owner"]),

@@ -12,6 +12,7 @@ import json
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any
 
 import structlog
 
@@ -114,16 +115,17 @@ class JetStreamPeers:
         if len(self._heard) >= HEARD:  # of servers of a version that tells them once
             self._heard.clear()
         self._heard.add(word[4])
-        self._note_word(*word)
+        self._note_word(word)
 
     async def _hear_some(self, parcel: Parcel) -> None:
         for word in json.loads(parcel.data):
             if word[4] in self._heard:
                 self._heard.discard(word[4])
             else:
-                self._note_word(*word)
+                self._note_word(word)
 
-    def _note_word(self, by: str, session_id: str, first: int, last: int, position: int, epoch: int) -> None:
+    def _note_word(self, word: Sequence[Any]) -> None:
+        by, session_id, first, last, position, epoch, *_ = word
         if by != self._server_id and last >= first:
             self._journals.note_last(session_id, last)
         self._on_growth(Growth(session_id, first, last, position, epoch, by == self._server_id))
@@ -422,7 +424,7 @@ class _End:
                 self._expected += 1
                 self._received.append((parcel.data, MORE in parcel.headers))
                 self._changed.notify_all()
-        elif number != BEAT:
+        elif number.isdecimal():  # else a beat, or a sign of a later version
             await self._finish(f"A part of what {self._label[0].lower()}{self._label[1:]} has sent was lost on its way.")
 
     async def _finish(self, loss: str) -> None:

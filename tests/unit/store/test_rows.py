@@ -109,7 +109,7 @@ def test_a_row_that_is_no_json_is_not_sent_unread(number: float) -> None:
 def test_a_damaged_event_is_named_but_not_shown() -> None:
     row = row_of(event(1, data=ErrorData(message="secret prompt")))
     with pytest.raises(StoreError) as found:
-        event_of(row._replace(body=row.body.replace('"code"', '"coda"')))
+        event_of(row._replace(body=row.body.replace('"message"', '"massage"')))
     assert str(found.value).startswith("The stored event 1 of session ses_a cannot be read, ")
     assert "secret" not in str(found.value)
     with pytest.raises(StoreError, match="event 1 of session ses_a is damaged"):
@@ -119,7 +119,6 @@ def test_a_damaged_event_is_named_but_not_shown() -> None:
         row._replace(source="nobody"),
         row._replace(body="[]"),
         row._replace(body="{}"),
-        row._replace(body=row.body[:-1] + ',"more":1}'),
     ):
         with pytest.raises(StoreError, match="event 1 of session ses_a cannot be read"):
             event_of(broken)

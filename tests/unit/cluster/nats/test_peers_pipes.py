@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,16 @@ async def test_messages_go_both_ways_in_order(store: JetStreamStore, other_store
     assert answers == [b"echo " + message for message in messages]
     assert echo.commands == [COMMAND]
     assert await echo.end() == "well"
+
+
+async def test_a_sign_of_a_later_version_is_passed_over(store: JetStreamStore, other_store: JetStreamStore) -> None:
+    async def speak(command: Command, pipe: Any) -> None:
+        await pipe._publish("later", b"sign")
+        await pipe.send(b"last")
+
+    await other_store.peers.accept(speak)
+    async with stream(store, other_store) as pipe:
+        assert await pipe.receive() == b"last"
 
 
 async def test_the_end_at_the_server_is_the_end_of_the_messages(store: JetStreamStore, other_store: JetStreamStore) -> None:

@@ -420,18 +420,26 @@ class OtherServers:
             entry = self._index.find(session_id)
             is_nobodys = entry is not None and entry.state is None and self.owner(session_id) is None
             try:
-                if entry is not None and is_nobodys and (entry.busy or is_unclear):
-                    await self._end_left_turn(session_id)
-                del self._left_turns[session_id]
+                is_left = entry is not None and is_nobodys and (entry.busy or is_unclear)
+                if not is_left or await self._end_left_turn(session_id):
+                    del self._left_turns[session_id]
             except StoreError as error:
                 log.warning("other_servers.turn_not_ended", session_id=session_id, error=str(error))
 
-    async def _end_left_turn(self, session_id: str) -> None:
-        """Load a session of a dead server, which ends its turn, unless another server does that."""
+    async def _end_left_turn(self, session_id: str) -> bool:
+        """Load a session of a dead server, which ends its turn, unless another one does that. False: it must be tried again."""
         if self._deps.placement.leaves_to_others(self._index.get(session_id).record.directory):
-            return
-        with suppress(SessionElsewhere, SessionNotFound):  # its server lives, a third one was quicker, or it was deleted
+            return True
+        try:
             await self._load(session_id)
+        except SessionNotFound:  # it was deleted
+            pass
+        except SessionElsewhere as error:  # a third server was quicker, or NATS's leader still has the lease of the dead one
+            lost = self._lost.get(session_id)
+            if lost is not None and isinstance(error.owner, ServerRef) and error.owner.id == lost.id:
+                self._owners.pop(session_id, None)
+                return False
+        return True
 
     def _publish(self, change: Change, entry: SessionEntry) -> None:
         self._deps.changes.publish([change], Session(entry.record, entry.agent), self._deps.clock.now_ms())

@@ -101,6 +101,7 @@ class World:
         self.told: list[Change] = []
         self.loaded: list[str] = []
         self.failures: list[Exception] = []
+        self.claims_of_a_load: list[ClaimedSession | ServerRef] = []
         self.is_listening = True
         self.ended_streams: list[str] = []
         self.clock = ManualClock()
@@ -156,6 +157,9 @@ class World:
         self.loaded.append(session_id)
         if self.failures:
             raise self.failures.pop(0)
+        if self.claims_of_a_load:
+            self.cluster.claims = [self.claims_of_a_load.pop(0)]
+            await self.others.claim(self.index.get(session_id))
         self.index.get(session_id).busy = False
 
     async def remove(self, session_id: str) -> None:
@@ -322,6 +326,16 @@ async def test_a_look_ends_the_other_turns_of_a_dead_server_and_the_next_one_tri
     assert w.loaded == ["ses_a", "ses_b", "ses_a"]
     await w.look()
     assert w.loaded == ["ses_a", "ses_b", "ses_a"]
+
+
+async def test_a_turn_of_a_dead_server_whose_lease_is_not_over_for_all_is_ended_by_a_later_look(w: World) -> None:
+    """A copy at NATS says that the server is dead, and the leader, a moment later, that it lives. No look tells it again."""
+    w.claims_of_a_load = [OTHER, ClaimedSession(None)]
+    await w.look(Look(ended=("other",)))
+    assert w.others.owner("ses_a") is None
+    await w.look()
+    await w.look()
+    assert w.loaded == ["ses_a", "ses_a"]
 
 
 async def test_a_turn_that_another_server_has_taken_meanwhile_is_left_to_it(w: World) -> None:

@@ -210,7 +210,8 @@ class Places:
             place = self._places[session_id] = _Place(hash_of(session_id), change.sequence, self._epoch(change), change.sequence)
         else:
             place.epoch = self._epoch(change)
-        place.is_void = place.is_void and not change.is_stored
+        is_replaced = place.last >= change.sequence  # another owner has stored others in their place, and no look has told that
+        place.is_void = (place.is_void or is_replaced) and not change.is_stored
         return place
 
     def _epoch(self, change: SessionChanges) -> int:

@@ -73,6 +73,13 @@ HISTORIES: dict[str, list[Step]] = {
         Step("prompt"),
         Step("pause", amount=2),
     ],
+    "a server shows more of a session of which it has heard what the next owner has stored": [
+        *[Step("prompt")] * 4,
+        Step("pause", 1, amount=1),
+        Step("cut", amount=2),
+        Step("prompt", 1, 1, 1, 0.001),
+        Step("cut silently", 1, amount=1),
+    ],
     "a row tells the end of a turn before the words of it": [
         Step("prompt", 2, 0, 1, 0.05),
         Step("kill", 1, 0, 0, 0.001),

@@ -160,6 +160,16 @@ def test_ids_of_events_depend_on_the_journal_alone() -> None:
     assert len(set(ids)) == 2
 
 
+def test_a_position_says_that_what_an_owner_shows_is_stored_already_by_the_next_one() -> None:
+    """This server was cut off, and has heard of what the next owner has stored, but no look has told it of the loss."""
+    at = places()
+    at.note(Growth("ses_a", 7, 8, 1, epoch=4), 6)
+    for sequence in (7, 8):
+        (progress,) = viewpoint_of(publish(at, "ses_a", sequence)).sessions
+        assert progress.is_void
+    assert viewpoint_of(publish(at, "ses_a", 7, is_stored=True)).sessions[0].is_void is False
+
+
 @pytest.mark.parametrize(("first", "is_void"), [(7, True), (9, True), (10, False)])
 def test_a_position_says_that_another_owner_has_written_in_the_place_of_what_was_shown(first: int, *, is_void: bool) -> None:
     """Also if the other one's last event has the number of the last one that was shown: it is not the same event."""

@@ -179,8 +179,12 @@ def test_a_session_that_waits_is_first_and_keys_work(page: Inspector) -> None:
     assert page.count(".sessions li") < SESSIONS / 2
     assert page.count(".sessions a[tabindex='0']") == 1
     page.good("list-light")
-    page.browser.do("eval", script="void document.querySelector('.sessions .window').scrollTo({ top: 1e6 })")
-    page.browser.wait(f".sessions li[aria-posinset='{SESSIONS + 1}'] a")
+
+    def is_at_the_end() -> bool:
+        page.browser.do("eval", script="void document.querySelector('.sessions .window').scrollTo({ top: 1e6 })")
+        return page.count(f".sessions li[aria-posinset='{SESSIONS + 1}'] a") > 0
+
+    wait_for(is_at_the_end, TURN_S, "the last session is not seen")  # the list is read each two seconds, and grows
     page.browser.press("/")
     page.browser.do("fill", selector=".sessions input", text="FILLER-77")
     page.browser.wait(".sessions ul[style*='height: 54px'] a[href*='filler-77']")

@@ -460,11 +460,11 @@ class AgentDirectory:
             raise
 
     async def _still_there(self, spec: AgentSpec) -> ProgramLocation:
-        """Return where the program is now. It notices one that was moved, removed or replaced since the start."""
+        """Return where the program is now. It notices one that was moved, removed or replaced, and other settings."""
         agent = self._agents[spec.name]
         if not spec.program.binaries:
             return agent.located
-        stamp = await asyncio.to_thread(stamp_of, agent.located.path) if agent.located.path else None
+        stamp = await asyncio.to_thread(self._stamp, spec, agent.located)
         if stamp is not None and stamp == self._stamps[spec.name]:
             return agent.located
         located, self._stamps[spec.name] = await self._look(spec)

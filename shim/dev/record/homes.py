@@ -213,10 +213,14 @@ OPENCODE_MODEL: Mapping[str, object] = {
 
 
 def opencode_config(url: str, models: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """OpenCode's configuration with the scripted model's server as its only provider. `models`: further models by id."""
+    """OpenCode's configuration with the scripted model's server as its only provider. `models`: further models by id.
+
+    With `$schema`, which OpenCode writes into a configuration that has none: to us, its settings would have changed then.
+    """
     options = {"baseURL": f"{url}/v1", "apiKey": KEY}
     provider = {"npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": options, "models": models}
-    return {"model": "scripted/scripted", "small_model": "scripted/scripted", "provider": {"scripted": provider}}
+    config: dict[str, object] = {"$schema": "https://opencode.ai/config.json", "provider": {"scripted": provider}}
+    return {**config, "model": "scripted/scripted", "small_model": "scripted/scripted"}
 
 
 def _opencode(place: Place, url: str) -> Env:

@@ -554,6 +554,33 @@ async def test_an_agent_with_a_server_of_its_own_is_asked_when_its_offer_is_want
     assert (await models(changed), asked.count("fake")) == (["m1"], 3), "other settings may offer other models"
 
 
+async def test_a_session_of_an_agent_with_a_server_of_its_own_asks_it_again_after_other_settings_alone(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def discover_it(_: object, agent: AgentSpec, directory: str, tell: Callable[[Catalogue], None]) -> None:
+        asked.append(agent.name)
+        tell(Catalogue((Model("m1", "M1"),)))
+
+    async def start_nothing(*_: object) -> None: ...
+
+    monkeypatch.setattr(AgentDirectory, "_discover", discover_it)
+    monkeypatch.setattr(AgentDirectory, "_spawn", start_nothing)
+    machine.install()
+    settings = machine.home / "settings.json"
+    settings.write_text("{}")
+    directory = await machine.directory(spec(transport="http", spare=SETTINGS))
+    agent = await directory.offer("fake")
+    assert agent is not None
+    for count, text in enumerate(("{}", '{"model": "m2"}', '{"model": "m2"}')):
+        if text != settings.read_text():
+            settings.write_text(text)
+        await directory.spawn(agent, LaunchOptions("", "/"), RecordingCodec(lambda kind: kind), ignore, ignore)
+        await asyncio.gather(*directory._asking.values())
+        assert asked.count("fake") == 1 + (count > 0)
+
+
 @pytest.mark.parametrize(("transport", "tries"), [("http", 2), ("stdio", 1)])
 async def test_an_agent_with_a_server_of_its_own_that_is_slow_is_asked_once_more(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, transport: str, tries: int

@@ -127,7 +127,7 @@ def behind_shim(agent: str, *, has_spare: bool, servers: Sequence[str] = ()) -> 
     """
     with place_and_model() as (place, model):
         configure(place, {"mcp": {name: {"type": "local", "command": [sys.executable, str(MCP_SERVER)]} for name in servers}})
-        server = Shim(place, agent=agent, model=model, SHIM_SPARE_AGENTS="1" if has_spare else "0")
+        server = Shim(place, agent=agent, model=model, is_fork=False, SHIM_SPARE_AGENTS="1" if has_spare else "0")
         stream = Stream(server.port)
         try:
             api = Api(server.url, place.project)
@@ -156,7 +156,7 @@ def beside_alone(servers: Sequence[str]) -> tuple[work.Figures, work.Figures]:
         local = {"type": "local", "command": [sys.executable, str(MCP_SERVER)]}
         configure(place, {"mcp": dict.fromkeys(servers, local)})
         environ = _claude_alone(other, others_model, servers)
-        server = Shim(place, agent="claude", model=model, SHIM_SPARE_AGENTS="0")
+        server = Shim(place, agent="claude", model=model, is_fork=False, SHIM_SPARE_AGENTS="0")
         stream = Stream(server.port)
         try:
             api = Api(server.url, place.project)

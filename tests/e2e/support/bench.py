@@ -15,7 +15,7 @@ from .agents import AGENTS
 from .children import children_of, holders_in, processes_with, wait_for
 from .places import ADOPTED, Place
 from .scenes import CONFIG
-from .servers import MODEL, Model, Shim, configure
+from .servers import Model, Shim, configure
 from .wire import TURN_S, Api, Json, Stream, brief, fold, session_of, texts, tools
 
 DATABASE = "opencode-shim.db"
@@ -127,12 +127,8 @@ class Bench:
         self.shim.child.send(2)
         code = self.shim.child.wait(STOP_S)
         root = str(self.place.root)
-
-        def left() -> dict[int, str]:
-            return {pid: line for pid, line in processes_with(root).items() if MODEL not in line}
-
         try:
-            wait_for(lambda: not left(), 3, lambda: f"left behind: {left()}")
+            wait_for(lambda: not processes_with(root), 3, lambda: f"left behind: {processes_with(root)}")
             assert not running or code == 0, f"the server ended with {code}:\n{self.shim.child.log()[-3000:]}"
             assert "Traceback" not in self.shim.child.log(), self.shim.child.log()[-6000:]
         finally:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from .forks import Fork
+
 T = TypeVar("T")
 POLL_S = 0.05
 
@@ -28,12 +30,27 @@ def wait_for(what: Callable[[], T | None], timeout_s: float, hint: Callable[[], 
 
 
 class Child:
-    """A process with its output in `log`. `close()` ends it and its group, with a signal first; it may be called twice."""
+    """A process with its output in `log`. `close()` ends it and its group, with a signal first; it may be called twice.
+
+    is_fork  it is one of `forks`
+    """
+
+    process: subprocess.Popen[bytes] | Fork
 
     def __init__(
-        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str], log: Path, end_signal: int = signal.SIGTERM
+        self,
+        argv: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        log: Path,
+        end_signal: int = signal.SIGTERM,
+        *,
+        is_fork: bool = False,
     ) -> None:
         self.log_path, self.end_signal = log, end_signal
+        if is_fork:
+            self.process = Fork(argv, cwd, env, log)
+            return
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 list(argv), cwd=cwd, env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True

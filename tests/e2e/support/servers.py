@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from .children import Child
 from .places import CURRENT, REPO, Place, program
 
 START_S = 60
-MODEL = "shim.dev.scripted"
 URL = re.compile(r"https?://127\.0\.0\.1:(\d+)")
 
 
@@ -26,8 +24,7 @@ class Model:
 
     def __init__(self, place: Place) -> None:
         self.requests_path = place.log("model-requests")
-        argv = [sys.executable, "-m", MODEL, "0", str(self.requests_path)]
-        self.child = Child(argv, place.root, place.env(), place.log("model"))
+        self.child = Child(["scripted", "0", str(self.requests_path)], place.root, place.env(), place.log("model"), is_fork=True)
         self.port = int(self.child.wait_log(lambda log: re.search(r"listening on (\d+)", log), START_S).group(1))
 
     @property
@@ -85,6 +82,7 @@ class Shim:
     name       that of its log, for several servers on one place
     settings   more environment (SHIM_*), and what the agent inherits. Without SHIM_SPARE_AGENTS no agent runs but those of
                sessions, so that tests can count them
+    is_fork    as `Child`; never with SHIM_SANDBOX, since attacks look at the server in /proc
     """
 
     def __init__(
@@ -98,6 +96,7 @@ class Shim:
         args: tuple[str, ...] = (),
         command: str = "serve",
         name: str = "shim",
+        is_fork: bool = True,
         **settings: str,
     ) -> None:
         self.place, self.command = place, command
@@ -110,7 +109,8 @@ class Shim:
         ]  # fmt: skip
         log = place.log(name)
         before = len(log.read_text("utf-8", "replace")) if log.exists() else 0
-        self.child = Child(argv, place.project, place.env(**env), log, signal.SIGINT)  # agents end too
+        forks = is_fork and "SHIM_SANDBOX" not in settings
+        self.child = Child(argv, place.project, place.env(**env), log, signal.SIGINT, is_fork=forks)  # agents end too
         self.port = int(self.child.wait_log(lambda text: URL.search(text, before), START_S).group(1))
 
     @property

@@ -11,7 +11,8 @@ from .support import webui
 from .support.bench import Bench, bench
 from .support.browser import Browser
 from .support.groups import ByServer
-from .support.places import CURRENT, Place, program
+from .support.places import CURRENT, Place
+from .support.servers import Native
 from .support.tmux import Terminal
 from .support.tui import new_session, tui
 from .support.wire import Stream
@@ -59,6 +60,16 @@ def place() -> Iterator[Place]:
     place.remove()
 
 
+@pytest.fixture(scope="session")
+def web_files() -> Iterator[str]:
+    """The URL of an `opencode serve` with the files of the web UI, so that not each server starts one of its own."""
+    place = Place.make()
+    native = Native(place)
+    yield native.url
+    native.close()
+    place.remove()
+
+
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """A server with the agent and the options of the file's `server` marker.
@@ -68,7 +79,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
     marker = request.node.get_closest_marker("server")
     options = dict(marker.kwargs) if marker is not None else {}
     if options.get("command") == "web" or "SHIM_WEB_UI" in options:
-        options["SHIM_OPENCODE_BIN"] = program("opencode")  # its files are the web UI
+        options["SHIM_WEB_UI"] = request.getfixturevalue("web_files")
     with bench(request.param, **options) as opened:
         yield opened
 

@@ -12,7 +12,6 @@ from .support import webui
 from .support.bench import MOCK, Bench, bench
 from .support.browser import Browser
 from .support.children import wait_for
-from .support.places import program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.server(MOCK, command="web")]
 
@@ -111,9 +110,9 @@ def browser_of_two(two_servers: Bench) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def two_servers() -> Iterator[Bench]:
+def two_servers(web_files: str) -> Iterator[Bench]:
     """A server that another one follows."""
-    with bench(MOCK, command="web", SHIM_OUTLIVE="true", SHIM_OPENCODE_BIN=program("opencode")) as made:
+    with bench(MOCK, command="web", SHIM_OUTLIVE="true", SHIM_WEB_UI=web_files) as made:
         yield made
 
 

@@ -59,9 +59,11 @@ def configure(place: Place, config: dict[str, object]) -> None:
 class Native:
     """`opencode serve` on the place's project. `config` is merged into opencode.json (outside of the project)."""
 
-    def __init__(self, place: Place, model: Model, *, version: str = CURRENT, config: dict[str, object] | None = None) -> None:
+    def __init__(
+        self, place: Place, model: Model | None = None, *, version: str = CURRENT, config: dict[str, object] | None = None
+    ) -> None:
         self.place = place
-        configure(place, {**native_config(model.url), **(config or {})})
+        configure(place, {**(native_config(model.url) if model is not None else {}), **(config or {})})
         argv = [program(f"opencode-{version}"), "serve", "--port", "0"]
         self.child = Child(argv, place.project, place.env(**OPENCODE_ENV), place.log("native"))
         found = self.child.wait_log(lambda log: re.search(r"listening on \S*:(\d+)", log), START_S)

@@ -78,7 +78,7 @@ const COMMANDS = {
   count: ({ selector }) => page.locator(selector).count(),
   wait: ({ selector, state = "visible", timeout = 20000 }) => page.locator(selector).first().waitFor({ state, timeout }).then(() => null),
   waitText: ({ pattern, timeout = 20000 }) =>
-    page.waitForFunction((p) => new RegExp(p).test(document.body.innerText), pattern, { timeout }).then(() => null),
+    page.waitForFunction((p) => new RegExp(p).test(document.body.innerText), pattern, { timeout, polling: 100 }).then(() => null),
   click: ({ selector, timeout = 10000 }) => page.locator(selector).first().click({ timeout }).then(() => null),
   type: ({ selector, text }) => page.locator(selector).first().pressSequentially(text, { timeout: 10000 }).then(() => null),
   press: ({ key }) => page.keyboard.press(key).then(() => null),

@@ -138,12 +138,14 @@ async def test_the_page_and_its_files_are_passed_through(client: TestClient[web.
         page = await client.get(path)
         assert (page.status, page.headers["Content-Type"]) == (200, "text/html")
         assert page.headers["Content-Security-Policy"] == "default-src 'self'"
-        assert "X-Secret" not in page.headers
+        assert not {"X-Secret", "Cache-Control"} & page.headers.keys()
         assert await page.text() == "<div id=root></div>"
     for _ in range(2):
         script = await client.get("/assets/a-1.js")
         assert (script.status, script.headers["Content-Type"], await script.read()) == (200, "text/javascript", b"1")
+        assert script.headers["Cache-Control"] == "max-age=31536000, immutable", "its name has a hash of its content"
     assert fake.log_lines() == ["/", "/assets/a-1.js"], "each is fetched once"
+    assert "Cache-Control" not in (await client.get("/favicon-v3.ico")).headers
 
 
 async def test_other_paths_fall_through_the_web_ui(client: TestClient[web.Request, web.Application]) -> None:

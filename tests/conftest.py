@@ -22,7 +22,7 @@ from tests.support.compiled_tests import compile_share
 from tests.support.worker_memory import WorkerMemory
 
 LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "200"))
-"""Examples for each law of turns; `.ci/run` sets 500, `make test-slow` 1000, `make laws` 20000."""
+"""Examples for each law of turns; the night sets 1000 for `make test-slow`, `make laws` 20000."""
 
 ORDINARY_EXAMPLES = 500
 """At most so many are tried in a run for one change. More are a search for what nobody has thought of."""
@@ -76,6 +76,7 @@ def pytest_collection_finish() -> None:
     """The collector leaves out from now on what lives until the end: this is a fifth of the CPU time of all tests."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(5000, 20, 20)  # it took a tenth of the tests' CPU time, and half of that now; a worker has 300 MiB at most
     gc.enable()
 
 

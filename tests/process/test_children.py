@@ -102,5 +102,5 @@ async def test_a_start_that_is_cancelled_ends_and_leaves_nothing(
 def _lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False

@@ -409,6 +409,7 @@ async def test_events_that_cannot_be_read_back_hold_up_their_lane_alone(tmp_path
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "pread", fail)
+    await until(lambda: "cannot be read back" in str(writer.failure))  # a try before it has read some of them
     journals.failure = None
     put_events(writer, "b", 1, 1)
     await until(lambda: journals.stored == {"b": texts(1, 1)})

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shim.lib import disk
 from shim.lib.clock import SystemClock, rfc3339
 from shim.sessions.session.native_sessions import native_sessions_of
 from shim.sessions.transfer.other_writers import OtherWriters
@@ -129,3 +130,25 @@ async def test_words_before_the_first_look_are_found_once(server: Live, tmp_path
         assert len(await status_items(server, session, "notice")) == notices
     known = services.sessions.index.get(session).native
     assert native_sessions_of(json.loads(json.dumps({name: asdict(own) for name, own in known.items()}))) == known
+
+
+async def test_a_file_that_cannot_be_opened_keeps_no_other_from_being_looked_at(
+    server: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, services = await server.session(), backend_of(server).services
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    append(tmp_path / "home", prompt(THEIRS, "in the terminal"))
+    tries: list[Path] = []
+
+    def refuse(place: Path) -> None:
+        tries.append(place)
+        raise PermissionError
+
+    writers = OtherWriters(services.sessions)
+    with monkeypatch.context() as locked:
+        locked.setattr(disk, "open_file", refuse)
+        await writers.look()
+    assert [path.name for path in tries] == [f"{SESSION}.jsonl"]
+    for _ in range(2):
+        await writers.look()
+    assert len(await status_items(server, session, "notice")) == 1, "it is read as soon as it can be"

@@ -96,12 +96,11 @@ class OtherWriters:
         """The lines that are new in each file that is ready. Blocking."""
         lines = dict[tuple[str, str], list[bytes]]()
         for key, agent in agents.items():
-            if (file := self._files.get(key)) is None:
-                for _, path in files_of(self._manager, agent, key[1])[:1]:
-                    self._files[key] = _File(path, _end_of_read(path, read_ms[key]))
-                continue
             with suppress(OSError):
-                if key in ready and file.path.stat().st_size != file.end:
+                if (file := self._files.get(key)) is None:
+                    for _, path in files_of(self._manager, agent, key[1])[:1]:
+                        self._files[key] = _File(path, _end_of_read(path, read_ms[key]))
+                elif key in ready and file.path.stat().st_size != file.end:
                     with disk.open_file(file.path) as (opened, _):
                         opened.seek(file.end)
                         new, newline, _ = opened.read(FILE_BYTES).rpartition(b"\n")

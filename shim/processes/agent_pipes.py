@@ -452,14 +452,12 @@ async def _raise(error: Exception) -> None:
     raise error
 
 
-HERE = " on the server's machine. If your client runs on another one, open the project by its path here."
-
-
 def start_error(spec: LaunchSpec, error: OSError | ValueError) -> AgentError:
     """Return an error that says which path is wrong and why. The system's own text names only one path."""
     binary, directory = Path(spec.argv[0]), Path(spec.cwd)
     if not directory.is_dir():
-        return AgentStartFailed(f"The agent was not started: {directory} is not a directory{HERE}")
+        hint = "If your client runs on another one, open the project by its path here."
+        return AgentStartFailed(f"The agent was not started: {directory} is not a directory on the server's machine. {hint}")
     if isinstance(error, FileNotFoundError):
         if not binary.exists():
             return AgentNotFound(f"The agent's program does not exist: {binary}.")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shim.lib.errors import AgentError, AgentNotFound, AgentStartFailed
-from shim.processes.agent_pipes import HERE, AgentProcess
+from shim.processes.agent_pipes import AgentProcess
 from universal.launch import LaunchSpec
 
 
@@ -39,12 +39,15 @@ async def test_no_such_program(tmp_path: Path) -> None:
 async def test_no_such_directory(tmp_path: Path) -> None:
     error = await start_error("/bin/sh", cwd=tmp_path / "gone")
     assert isinstance(error, AgentStartFailed)
-    assert str(error) == f"The agent was not started: {tmp_path / 'gone'} is not a directory{HERE}"
+    assert str(error) == (
+        f"The agent was not started: {tmp_path / 'gone'} is not a directory on the server's machine. "
+        "If your client runs on another one, open the project by its path here."
+    )
 
 
 async def test_the_directory_is_a_file(tmp_path: Path) -> None:
     file = script(tmp_path / "file", "")
-    assert str(await start_error("/bin/sh", cwd=Path(file))) == f"The agent was not started: {file} is not a directory{HERE}"
+    assert f"{file} is not a directory on the server's machine" in str(await start_error("/bin/sh", cwd=Path(file)))
 
 
 async def test_not_executable(tmp_path: Path) -> None:

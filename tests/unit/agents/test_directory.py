@@ -519,9 +519,8 @@ async def test_limits_that_an_agent_tells_in_a_turn_are_kept(machine: Machine) -
 SETTINGS = SpareUse("", (), ("~/settings.json",))
 
 
-async def test_an_agent_with_a_server_of_its_own_is_asked_when_its_offer_is_wanted_and_unknown(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def note_discoveries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The agents that are asked from now on. Each tells one model."""
     asked: list[str] = []
 
     async def discover_it(_: object, agent: AgentSpec, directory: str, tell: Callable[[Catalogue], None]) -> None:
@@ -529,6 +528,13 @@ async def test_an_agent_with_a_server_of_its_own_is_asked_when_its_offer_is_want
         tell(Catalogue((Model("m1", "M1"),)))
 
     monkeypatch.setattr(AgentDirectory, "_discover", discover_it)
+    return asked
+
+
+async def test_an_agent_with_a_server_of_its_own_is_asked_when_its_offer_is_wanted_and_unknown(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = note_discoveries(monkeypatch)
     machine.install()
     server = spec(transport="http", spare=SETTINGS)
 
@@ -557,15 +563,9 @@ async def test_an_agent_with_a_server_of_its_own_is_asked_when_its_offer_is_want
 async def test_a_session_of_an_agent_with_a_server_of_its_own_asks_it_again_after_other_settings_alone(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
-
-    async def discover_it(_: object, agent: AgentSpec, directory: str, tell: Callable[[Catalogue], None]) -> None:
-        asked.append(agent.name)
-        tell(Catalogue((Model("m1", "M1"),)))
-
     async def start_nothing(*_: object) -> None: ...
 
-    monkeypatch.setattr(AgentDirectory, "_discover", discover_it)
+    asked = note_discoveries(monkeypatch)
     monkeypatch.setattr(AgentDirectory, "_spawn", start_nothing)
     machine.install()
     settings = machine.home / "settings.json"

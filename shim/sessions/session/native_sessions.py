@@ -16,8 +16,8 @@ class NativeSession:
     """An agent's conversation. `started`: the agent has answered in it.
 
     `resume_at`: the message after which everything was undone, and where the next start resumes. `title`: a person's title that
-    it was not told yet. `others_ms`: when the agent's process began with the conversation, or when a turn of another program was
-    recorded. What others have written since then is unknown to both. Unix time, 0: of an earlier version, which did not note it.
+    it was not told yet. `others_ms`: Unix milliseconds since when lines of other programs in its file are unknown to the
+    agent and to the session: the start of the agent's process, or the last look before a turn of theirs was recorded. 0: unknown.
     """
 
     id: str

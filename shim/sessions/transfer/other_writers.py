@@ -143,7 +143,10 @@ class OtherWriters:
 
 
 def _end_of_read(path: Path, read_ms: int) -> int:
-    """Where the first line begins that is not older; the end of the file if the time is 0, or no line has one. Blocking."""
+    """Where the lines begin that are not older than `read_ms`, by their `timestamp`. Blocking. Raises OSError.
+
+    A line without one goes with the next. 0, the row of an earlier version: the end of the file, as that version took it.
+    """
     with disk.open_file(path) as (file, state):
         end = state.st_size
         if read_ms:

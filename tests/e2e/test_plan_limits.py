@@ -75,7 +75,11 @@ def test_a_wait_outlives_its_server(agent: str) -> None:
             at = watch.prompt("[scene:limit:20] one")
             watch.wait("session.status", at, lambda p: p["status"]["type"] == "retry")
         server.restart(kill=True)
-        assert server.api.status()[watch.session]["type"] == "retry"
+
+        def status() -> str:
+            return server.api.status()[watch.session]["type"]
+
+        wait_for(lambda: status() == "retry", 5, status)  # what was shown and not stored is read from the tape
         wait_for(lambda: watch.session not in server.api.status(), 60, "it does not go on")
         messages = server.api.messages(watch.session)
         assert (texts(messages), [m["info"].get("error") for m in messages]) == (["Back again."], [None, None])

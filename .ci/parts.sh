@@ -7,10 +7,11 @@ unset PYTHONDONTWRITEBYTECODE
 # agents start late; more are a defect of the product or of the tests.
 MAX_RERUNS=5
 
-SHIM_RERUNS="$(mktemp)" # tests/conftest.py writes here each test that passed only at its second try
-export SHIM_RERUNS
+# tests/support/second_try.py writes here which tests failed, and which of all parts passed at their second try.
+SHIM_FAILED="$(mktemp)" SHIM_RERUNS="$(mktemp)"
+export SHIM_FAILED SHIM_RERUNS
 outputs="$(mktemp -d)"
-trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$SHIM_RERUNS" "$outputs"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$SHIM_FAILED" "$SHIM_RERUNS" "$outputs"' EXIT
 
 failed=()
 times=()
@@ -20,6 +21,15 @@ part() { # name, command...
   printf '\n== %s\n' "$1"
   "${@:2}" || failed+=("$1")
   times+=("$(printf '%-8s %5d s' "$1" $((SECONDS - began)))")
+}
+
+tests() { # ARGS, command...: a target of make that runs pytest. What fails is run once more, alone
+  : >"$SHIM_FAILED"
+  "${@:2}" ARGS="$1" && return
+  [[ -s $SHIM_FAILED ]] || return 1
+  printf '\n== once more\n'
+  cat "$SHIM_FAILED"
+  SHIM_SECOND_TRY=1 "${@:2}" ARGS="$1 -n 0"
 }
 
 background() { # name, command...: runs beside the parts that follow, until `collect`

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 from shim.agents import plugins
 from shim.cli import server
 from tests.support.compiled_tests import compile_share
+from tests.support.second_try import SecondTry
 from tests.support.worker_memory import WorkerMemory
 
 LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "200"))
@@ -48,6 +49,7 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 def pytest_configure(config: pytest.Config) -> None:
     if LAW_EXAMPLES <= ORDINARY_EXAMPLES and not FUZZ_EXAMPLES:
         config.pluginmanager.register(WorkerMemory())
+    config.pluginmanager.register(SecondTry())
     gc.disable()  # thousands of tests are collected and stay
     # Tracebacks of Rich, structlog's own choice, show all variables of each frame, and take a second each.
     structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
@@ -97,8 +99,6 @@ def children_are_watched_without_threads() -> None:
     server._watch_children_without_threads()
 
 
-RERUN_LINES = 60
-"""Of what the first try of a test that is tried again has to say; what failed is at its end."""
 HERE = Path(__file__).parent
 SLOW = (
     *("faults", "fuzz", "properties/test_mutants.py", "http/test_v1_reconnect.py", "conformance/test_native_requests.py"),
@@ -122,18 +122,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if str(item.path).startswith(places):
             item.add_marker(pytest.mark.slow)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Why a test was tried again: its first try is not among the failures. `.ci/parts.sh` counts those that passed then."""
-    if hasattr(config, "workerinput"):
-        return  # a worker has a summary too, and the process that started it counts its tests
-    tried_again = terminalreporter.getreports("rerun")
-    for report in tried_again:
-        terminalreporter.write_sep("_", f"first try of {report.nodeid}")
-        terminalreporter.write_line("\n".join(report.longreprtext.splitlines()[-RERUN_LINES:]))
-    failed = {report.nodeid for kind in ("failed", "error") for report in terminalreporter.getreports(kind)}
-    passed = {report.nodeid for report in tried_again} - failed
-    if passed and (place := os.environ.get("SHIM_RERUNS")):
-        with Path(place).open("a") as lines:
-            lines.writelines(f"{name}\n" for name in sorted(passed))

@@ -17,6 +17,8 @@ import pytest
 
 MAX_MIB = 600
 """For each process."""
+TOO_MUCH = 10
+"""The exit code then. It is not that of tests that failed, which are run once more."""
 STATUS = Path("/proc/self/status")
 
 
@@ -46,8 +48,8 @@ class WorkerMemory:
             told["held_mib"] = held_mib()
             return
         self._held["pytest"] = held_mib()
-        if self.excess() and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if self.excess() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            session.exitstatus = TOO_MUCH
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         for line in self.excess():

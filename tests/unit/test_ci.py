@@ -14,10 +14,9 @@ import pytest
 from _pytest.assertion import rewrite
 from _pytest.mark.expression import Expression
 
-from tests.conftest import pytest_terminal_summary
 from tests.support import worker_memory
 from tests.support.compiled_tests import compile_share
-from tests.support.worker_memory import MAX_MIB, WorkerMemory
+from tests.support.worker_memory import MAX_MIB, TOO_MUCH, WorkerMemory
 
 REPO = Path(__file__).resolve().parents[2]
 RUN_S = 30
@@ -60,33 +59,48 @@ def test_more_than_five_reruns_fail_the_run(reruns: int, code: int) -> None:
     assert ("failed: reruns" in output) == bool(code)
 
 
-class Reporter:
-    """The reports of a run in which one test passed at its second try and another failed twice."""
+SUITE = """
+import os, pytest
 
-    def getreports(self, kind: str) -> list[Any]:
-        names = {"rerun": ["test_passed_then", "test_failed_twice"], "failed": ["test_failed_twice"], "error": []}[kind]
-        return [type("Report", (), {"nodeid": name, "longreprtext": ""}) for name in names]
+@pytest.mark.xdist_group("one")
+@pytest.mark.parametrize("odd", ["a b@c", "it's"])
+def test_second(odd):
+    assert os.environ.get("SHIM_SECOND_TRY")
 
-    def write_sep(self, *args: str) -> None: ...
+def test_first():
+    assert not os.environ.get("SHIM_SECOND_TRY")
 
-    def write_line(self, line: str) -> None: ...
+def test_never():
+    assert not os.environ.get("NEVER")
+
+@pytest.mark.parametrize("number", range(int(os.environ.get("MANY", "0"))))
+def test_many(number):
+    raise AssertionError
+"""
+"""A test that passes only at its second try, one that must not have one, and failures on demand."""
 
 
-class Worker:
-    """The configuration of a process that another one gives tests."""
-
-    workerinput = ()
-
-
-@pytest.mark.parametrize(("config", "counted"), [(object(), "test_passed_then\n"), (Worker(), "")], ids=["main", "worker"])
-def test_only_tests_that_passed_in_the_end_are_counted_and_once(
-    config: Any, counted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("workers", ["-n 0", "-n 2 --dist loadgroup"])
+@pytest.mark.parametrize(
+    ("environment", "code", "runs", "passed"),
+    [("NEVER=", 0, 2, 2), ("NEVER=1", 1, 2, 2), ("MANY=4", 1, 1, 0)],
+    ids=["passes then", "fails twice", "too many"],
+)
+def test_a_test_that_fails_is_run_once_more(
+    environment: str, code: int, runs: int, passed: int, workers: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("SHIM_RERUNS", str(tmp_path / "reruns"))
-    (tmp_path / "reruns").touch()
-    reporter: Any = Reporter()
-    pytest_terminal_summary(reporter, config)
-    assert (tmp_path / "reruns").read_text() == counted
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "conftest.py").write_text(
+        "from tests.support.second_try import SecondTry\n"
+        "def pytest_configure(config):\n    config.pluginmanager.register(SecondTry())\n"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = xdist_group\n")
+    suite = f"suite() {{ echo runs; {sys.executable} -m pytest -q -p no:cacheprovider {tmp_path} ${{1#ARGS=}}; }}"
+    done, output = run(f'{suite}\nexport PYTHONPATH=. {environment}\npart one tests "{workers}" suite')
+    assert (done, output.count("runs\n")) == (code, runs), output
+    names = output.partition("passed only when run again")[2]
+    assert names.count("::test_second[") == passed, output
+    assert ("::test_never" in names, "::test_first" in names) == (False, False)
 
 
 SELECTIONS = {
@@ -126,10 +140,8 @@ def worker(mib: int) -> Any:
     return SimpleNamespace(gateway=SimpleNamespace(id="gw0"), workeroutput={"held_mib": mib})
 
 
-@pytest.mark.parametrize(("mib", "code"), [(MAX_MIB, pytest.ExitCode.OK), (MAX_MIB + 1, pytest.ExitCode.TESTS_FAILED)])
-def test_a_worker_that_keeps_too_much_memory_fails_the_run(
-    mib: int, code: pytest.ExitCode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("mib", "code"), [(MAX_MIB, pytest.ExitCode.OK), (MAX_MIB + 1, TOO_MUCH)])
+def test_a_worker_that_keeps_too_much_memory_fails_the_run(mib: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_memory, "held_mib", lambda: 1)
     memory = WorkerMemory()
     memory.pytest_testnodedown(worker(mib))

@@ -146,3 +146,15 @@ def test_page_has_a_row_for_each_watched_package_at_its_tested_version() -> None
         assert re.fullmatch(r"0" if said == "current" else r"\d+|–", age)
         behind = tested != "–" and numbers(latest) > numbers(tested)
         assert behind == (said in ("behind", "held"))
+
+
+def test_the_page_names_the_newest_tested_version_of_each_agent() -> None:
+    page = PAGE.read_text().partition("## Which agents were run?")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    stale = {
+        name: spec.program.tested[-1]
+        for name, spec in agents().items()
+        if spec.program.tested
+        if not any(f"`{name}`" in row[1] and re.search(rf"\b{re.escape(spec.program.tested[-1])}\b", row[2]) for row in rows)
+    }
+    assert stale == {}

@@ -30,7 +30,7 @@ from .support.children import wait_for
 from .support.places import Place, program
 from .support.scenes import CONFIG, wait_for_turns
 from .support.servers import Model, Shim, configure
-from .support.tui import READY, START_S, tui
+from .support.tui import READY, START_S, command, tui
 from .support.wire import Api
 from .test_password import PASSWORD, token_of
 from .test_password import terminal as person_terminal
@@ -154,8 +154,7 @@ def test_two_people_on_two_servers_and_one_may_only_look(place: Place, start: St
         worker.type("permission")
         worker.key("Enter")
         worker.wait("Permission required", SEEN_S)
-        viewer.type("/sessions")
-        viewer.key("Enter")
+        command(viewer, "sessions")
         viewer.wait("permission", SEEN_S)
         viewer.key("Enter")
         viewer.wait("Permission required", SEEN_S)

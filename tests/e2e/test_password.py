@@ -14,7 +14,7 @@ from shim.dev.record.homes import OPENCODE_ENV
 from .support.places import REPO, Place, program
 from .support.servers import Shim
 from .support.tmux import Terminal
-from .support.tui import READY, START_S
+from .support.tui import READY, START_S, command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 PASSWORD = "pä:ss wörd"
@@ -94,8 +94,7 @@ def test_a_viewer_sees_the_turn_of_another_person_and_answers_nothing(shim: Shim
     worker.type("permission")
     worker.key("Enter")
     worker.wait("Permission required", 30)
-    viewer.type("/sessions")
-    viewer.key("Enter")
+    command(viewer, "sessions")
     viewer.wait("permission", 30)
     viewer.key("Enter")
     viewer.wait("Permission required", 30)

@@ -21,7 +21,7 @@ from .support.agents import AGENTS
 from .support.bench import Bench, Watch, bench, nightly
 from .support.places import ADOPTED, PATIENCE
 from .support.servers import configuration_file, configure
-from .support.tui import tui
+from .support.tui import command, tui
 from .support.wire import Json, Stream, tools
 
 TOOL = find_tool(os.environ.get("PATH", os.defpath))
@@ -218,7 +218,7 @@ def test_the_list_of_the_tui_says_who_runs_in_a_sandbox() -> None:
     with bench("claude", config={"agent": careful}, SHIM_SANDBOX="project", IS_SANDBOX="1") as bed:
         terminal = tui(bed.place, bed.url)
         try:
-            terminal.submit("/agents")
+            command(terminal, "agents")
             screen = terminal.wait("bypass In a sandbox")
             assert "build In a sandbox (project)." in screen and "careful In a sandbox (strict). Takes care." in screen
         finally:

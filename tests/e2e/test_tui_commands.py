@@ -8,7 +8,7 @@ import pytest
 from .support.bench import MOCK, Bench
 from .support.scenes import wait_for_turns
 from .support.tmux import Terminal
-from .support.tui import new_session
+from .support.tui import command, new_session
 from .support.wire import tools
 
 pytestmark = [
@@ -29,25 +29,18 @@ def terminal_with_edit(server: Bench, terminal: Terminal) -> Terminal:
     return terminal
 
 
-def choose(terminal: Terminal, command: str) -> None:
-    """A slash command from the list that opens while it is typed."""
-    terminal.type(f"/{command}")
-    terminal.wait(rf"/{command} +[A-Z]", 10)
-    terminal.key("Enter", pause_s=0.5)
-
-
 def newest(server: Bench) -> dict[str, object]:
     return max(server.api.get("/session?roots=true"), key=lambda session: session["time"]["created"])
 
 
 def test_compact(server: Bench, terminal_with_edit: Terminal) -> None:
-    choose(terminal_with_edit, "compact")
+    command(terminal_with_edit, "compact")
     terminal_with_edit.wait(r"(?s)Compaction.*Summary", 20)
     wait_for_turns(terminal_with_edit)
 
 
 def test_fork_shows_the_whole_conversation(server: Bench, terminal_with_edit: Terminal) -> None:
-    choose(terminal_with_edit, "fork")
+    command(terminal_with_edit, "fork")
     terminal_with_edit.wait("Full session", 10)
     terminal_with_edit.key("Enter", pause_s=0.5)
     terminal_with_edit.wait(lambda _: str(newest(server)["title"]).endswith("(fork #1)"), 10)
@@ -56,7 +49,7 @@ def test_fork_shows_the_whole_conversation(server: Bench, terminal_with_edit: Te
 
 
 def test_rename(server: Bench, terminal_with_edit: Terminal) -> None:
-    choose(terminal_with_edit, "rename")
+    command(terminal_with_edit, "rename")
     terminal_with_edit.wait("Rename Session", 10)
     terminal_with_edit.key("C-u")
     terminal_with_edit.type("Named by hand")
@@ -65,7 +58,7 @@ def test_rename(server: Bench, terminal_with_edit: Terminal) -> None:
 
 
 def test_share_is_a_page_of_this_server(server: Bench, terminal_with_edit: Terminal) -> None:
-    choose(terminal_with_edit, "share")
+    command(terminal_with_edit, "share")
     terminal_with_edit.wait("Are you sure", 10)
     terminal_with_edit.key("Enter", pause_s=0.3)
     terminal_with_edit.wait(lambda _: "share" in newest(server), 10)

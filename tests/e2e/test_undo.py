@@ -15,7 +15,7 @@ from .support.children import wait_for
 from .support.places import FILES, Place, tool
 from .support.scenes import wait_for_turns
 from .support.tmux import Terminal
-from .support.tui import tui
+from .support.tui import command, tui
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 ANSWER_S = 90
@@ -29,12 +29,6 @@ MOVED = {"README.md": "Hello\nline\n", "d/e/moved.txt": "new\n"}
 def files(place: Place) -> dict[str, str]:
     paths = [p for p in place.project.rglob("*") if p.is_file() and ".git" not in p.parts]
     return {str(p.relative_to(place.project)): p.read_text() for p in sorted(paths)}
-
-
-def command(terminal: Terminal, name: str) -> None:
-    terminal.type(f"/{name}")
-    terminal.wait(rf"/{name} {{2,}}\w", 10)  # the list of commands has it; "/redo to restore" is on the screen after each undo
-    terminal.key("Enter", pause_s=0.5)
 
 
 def undone(terminal: Terminal, messages: int) -> str:

@@ -48,6 +48,13 @@ def abort(terminal: Terminal) -> None:
     terminal.wait(r"esc\s+(again to )?interrupt", 10, gone=True)
 
 
+def command(terminal: Terminal, name: str) -> None:
+    """`/name`, as a person types it: once the list of commands has it, and not the hint that is on the screen after an undo."""
+    terminal.type(f"/{name}")
+    terminal.wait(rf"/{name} {{2,}}\w", 20)
+    terminal.key("Enter", pause_s=0.5)
+
+
 def new_session(terminal: Terminal) -> None:
     """To the first screen, unless it is there: the older TUI takes the keys for text then."""
     if "Ask anything" not in terminal.screen():

@@ -33,11 +33,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """What a failed test leaves (a question nobody has answered, a full input box) would fail the next ones, and itself when it
-    is tried again: they get a new server and a new terminal."""
+    """What a failed test leaves (a question nobody has answered, a full input box) would fail the next ones: they get a new
+    server and a new terminal."""
     if item.stash.get(FAILED, False):
-        item.stash[FAILED] = False
-        item.session._setupstate.teardown_exact(None)  # pytest has no public way, and the plugin for retries keeps them
+        item.session._setupstate.teardown_exact(None)  # pytest has no public way
     yield
 
 

@@ -227,7 +227,7 @@ def test_a_permission_for_good(server: Bench, watch: Watch) -> None:
     assert {"one", "two"} <= {path.name for path in (server.place.project / ".git" / "refs" / "heads").iterdir()}
 
 
-@by_day("codex", "opencode", "pi", "claude-agent-acp")
+@by_day("codex", "pi", "claude-agent-acp")
 def test_a_rule_that_denies_holds(server: Bench) -> None:
     """The rule is of the session, and nobody is asked."""
     rules = [{"permission": "bash", "pattern": "touch forbidden*", "action": "deny"}]

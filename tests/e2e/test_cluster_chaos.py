@@ -11,8 +11,8 @@ from tools.chaos.run import HOPPERS, Parameters, Run
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-SEEDS = (5, 19, 31)
-"""A full JetStream and a lost connection, a killed NATS server and a cut, a restart and a killed NATS server."""
+SEEDS = (5, 31, 44)
+"""A full JetStream and a lost connection, a restart and a killed NATS server, a cut and a killed NATS server."""
 
 PLAN = (
     Fault(0.5, Kind.KILL, 1, 1.0),
@@ -37,6 +37,6 @@ async def test_a_cluster_keeps_its_promises_under_faults(tmp_path: Path) -> None
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_short_run_of_a_seed_breaks_no_promise(tmp_path: Path, seed: int) -> None:
     lines: list[str] = []
-    report = await Run(Parameters(nodes=2, sessions=6, seconds=12.0, seed=seed), tmp_path, lines.append).run()
+    report = await Run(Parameters(nodes=2, sessions=4, seconds=9.0, seed=seed), tmp_path, lines.append).run()
     assert not report.violations, "\n".join((*lines, *map(str, report.violations)))
     assert report.figures["prompts acknowledged"]

@@ -112,7 +112,7 @@ def continue_in_terminal(server: Bench, id_: str, words: str) -> str:
     return run_agent(server, words, "--resume" if server.agent in (CLAUDE, CLAUDE_ACP) else "--session", id_)
 
 
-@pytest.mark.parametrize("server", [CLAUDE, PI, CLAUDE_ACP], indirect=True)
+@pytest.mark.parametrize("server", [CLAUDE, PI, *nightly(CLAUDE_ACP)], indirect=True)
 def test_a_terminal_that_goes_on_meanwhile_is_shown_and_the_agent_gets_it(server: Bench, stream: Stream) -> None:
     """Two writers at once, between turns and in one: our turn is not disturbed, and neither loses what the other said."""
     watch = Watch.on(server.api, stream)
@@ -139,7 +139,7 @@ def test_a_terminal_that_goes_on_meanwhile_is_shown_and_the_agent_gets_it(server
     assert "the word indigo" in texts(watch.wait_for_end(at))[-1]
 
 
-@pytest.mark.parametrize("server", [CLAUDE, PI], indirect=True)
+@pytest.mark.parametrize("server", [CLAUDE, *nightly(PI)], indirect=True)
 def test_the_next_process_goes_on_after_the_last_answer_here(server: Bench, stream: Stream) -> None:
     """The terminal writes last, so that the file's end is on its branch, where nothing is of what was said here meanwhile."""
     watch = Watch.on(server.api, stream)
@@ -167,7 +167,7 @@ def test_the_next_process_goes_on_after_the_last_answer_here(server: Bench, stre
         assert f"the word {word}" in texts(server.api.messages(watch.session))[-1]
 
 
-@pytest.mark.parametrize("server", [OPENCODE], indirect=True)
+@pytest.mark.parametrize("server", nightly(OPENCODE), indirect=True)
 def test_a_notice_tells_that_the_terminal_prompted_an_agent_with_a_database(server: Bench, stream: Stream) -> None:
     watch = Watch.on(server.api, stream)
     watch.wait_for_end(watch.prompt("[scene:text] remember magenta"))
@@ -215,7 +215,7 @@ def test_a_title_that_a_person_gives_follows(server: Bench, stream: Stream) -> N
     wait_for(lambda: "The colour" in [row["title"] for row in list_conversations(server)], LISTED_S, "the title is not told")
 
 
-@pytest.mark.parametrize("server", [CODEX, CLAUDE_ACP, *nightly(OPENCODE)], indirect=True)
+@pytest.mark.parametrize("server", [CODEX, *nightly(CLAUDE_ACP, OPENCODE)], indirect=True)
 def test_a_session_that_is_deleted_leaves_the_agents_own_list(server: Bench, stream: Stream) -> None:
     watch = Watch.on(server.api, stream)
     watch.wait_for_end(watch.prompt("[scene:text] remember magenta"))

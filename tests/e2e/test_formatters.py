@@ -27,7 +27,7 @@ def turn_diff(server: Bench, session: str) -> Json:
     return row
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex", *nightly("pi", "claude-agent-acp", "opencode")])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex", "pi", "claude-agent-acp", "opencode")])
 def test_a_formatter_runs_after_an_edit_and_its_change_is_in_the_diffs(agent: str) -> None:
     with bench(agent, config=CONFIG) as server:
         server.models()

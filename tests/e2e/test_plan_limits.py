@@ -72,7 +72,7 @@ def test_a_wait_outlives_its_server(agent: str) -> None:
     with bench(agent, SHIM_CONTINUE_AT_RESET="1", **PLAN[agent]) as server:
         with closing(Stream(server.api)) as stream:
             watch = Watch.on(server.api, stream)
-            at = watch.prompt("[scene:limit:20] one")
+            at = watch.prompt("[scene:limit:12] one")
             watch.wait("session.status", at, lambda p: p["status"]["type"] == "retry")
         server.restart(kill=True)
 

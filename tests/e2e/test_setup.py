@@ -228,6 +228,7 @@ def test_skills_reach_the_model_once_unless_a_rule_denies_them(agent: str) -> No
             assert "THE-TEXT-OF-held-claude" not in json.dumps(server.model.requests())
 
 
+@pytest.mark.nightly
 def test_opencode_has_the_models_and_agents_of_a_trusted_project() -> None:
     with bench("opencode") as server:
         near = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": f"{server.model.url}/v1", "apiKey": "x"}}
@@ -250,7 +251,9 @@ def test_opencode_has_the_models_and_agents_of_a_trusted_project() -> None:
         watch.stream.close()
 
 
-@pytest.mark.parametrize(("agent", "link"), [(CLAUDE, "permission"), ("claude-agent-acp", "question")])
+@pytest.mark.parametrize(
+    ("agent", "link"), [(CLAUDE, "permission"), pytest.param("claude-agent-acp", "question", marks=pytest.mark.nightly)]
+)
 def test_a_question_of_an_mcp_server_reaches_the_person(agent: str, link: str) -> None:
     """A form is a question. A link is one too, or a permission, and shows all of itself."""
     config = {"mcp": {"asking": {"type": "local", "command": [sys.executable, str(ASKING)]}}, "permission": "allow"}

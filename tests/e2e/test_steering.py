@@ -99,7 +99,7 @@ def test_steer_while_a_subagent_works(server: Bench, stream: Stream) -> None:
     assert answers(messages)[-1] == ("two", "You said: two")
 
 
-@pytest.mark.parametrize("server", [CLAUDE, CLAUDE_ACP, *nightly(CODEX, PI, OPENCODE)], indirect=True)
+@pytest.mark.parametrize("server", [CLAUDE, *nightly(CLAUDE_ACP, CODEX, PI, OPENCODE)], indirect=True)
 def test_an_abort_takes_back_what_was_not_taken_in(server: Bench, stream: Stream) -> None:
     watch, at = steer_into("slow_bash:60", server, stream)
     assert server.api.post(f"/session/{watch.session}/abort") is True

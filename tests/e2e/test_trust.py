@@ -81,7 +81,7 @@ LOSES_INSTRUCTIONS = {"codex"}
 """Agents that leave out AGENTS.md of an untrusted project too (docs/trust.md)."""
 
 
-@pytest.fixture(params=[CLAUDE, "codex", *nightly("pi", "opencode")])
+@pytest.fixture(params=[CLAUDE, *nightly("codex", "pi", "opencode")])
 def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with bench(request.param, config={}, SHIM_SANDBOX="off") as made:  # what the kernel holds would hide what we leave in
         yield made

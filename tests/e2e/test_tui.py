@@ -104,16 +104,16 @@ def test_a_second_turn_and_the_list_of_sessions(server: Bench, fresh: Terminal) 
 def test_the_tui_is_started_again_in_the_middle_of_a_turn(server: Bench, version: str) -> None:
     first = tui(server.place, server.url, version=version)
     server.later(first.close)
-    first.submit(server.say("[scene:drip:300] talk", "slow 14"))
+    first.submit(server.say("[scene:drip:200] talk", "slow 14"))
     first.wait(server.say("word4", "tick 1"), 40)
     first.close()
     second = tui(server.place, server.url, version=version, session=_last_session(server))
     server.later(second.close)
     second.wait(server.say("word9", "tick 2"), 20)
     second.wait(r"esc\s+interrupt", 10)
-    second.wait(server.say("word299", "tick 14"), 60)
+    second.wait(server.say("word199", "tick 14"), 60)
     wait_for_turns(second)
-    assert re.sub(r"\s+", " ", second.screen()).count(server.say("word298", "tick 13")) == 1, "nothing is shown twice"
+    assert re.sub(r"\s+", " ", second.screen()).count(server.say("word198", "tick 13")) == 1, "nothing is shown twice"
     second.close()
 
 

@@ -110,7 +110,7 @@ def test_queued_prompts_outlive_the_server(client: Client, server: Bench) -> Non
     session = client.session()
     client.prompt(session, "[scene:text] remember me")
     client.wait(session)
-    client.prompt(session, "[scene:slow_bash:30] run")
+    client.prompt(session, "[scene:slow_bash:14] run")
     wait_for(lambda: [one for one in client.tools(session) if one["state"]["status"] == "running"], TURN_S, "no tool runs")
     client.prompt(session, "[scene:text] queued", delivery="queue")
     client.prompt(session, "[scene:text] steered")

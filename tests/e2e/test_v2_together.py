@@ -131,6 +131,7 @@ def test_a_client_of_2_shows_what_the_tui_of_1_does(server: Bench, client2: Clie
     assert [tool["state"]["status"] for tool in tools(server.api.messages(session))] == ["completed"]
 
 
+@pytest.mark.nightly
 def test_the_web_ui_of_1_shows_what_a_client_of_2_does_and_the_other_way_round(server: Bench, client2: Client2) -> None:
     browser = Browser(server.place, "together")
     try:

@@ -26,7 +26,7 @@ from tools.contract2 import operations_of_sdk
 from .support.bench import CLAUDE, MOCK, Bench, nightly
 from .support.children import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), pytest.mark.server(*nightly(MOCK), CLAUDE)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), pytest.mark.server(MOCK, *nightly(CLAUDE))]
 
 TURN_S = 60
 QUIET_S = 1.0

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from .support import webui
-from .support.bench import MOCK, Bench, bench
+from .support.bench import MOCK, Bench, bench, nightly
 from .support.browser import Browser
 from .support.children import wait_for
 
@@ -80,6 +80,7 @@ def open_terminal(browser: Browser) -> None:
     browser.click(TERMINAL)
 
 
+@pytest.mark.nightly
 def test_a_command_is_typed_and_its_output_seen(server: Bench, browser: Browser) -> None:
     new_session(server, browser)
     open_terminal(browser)
@@ -120,7 +121,7 @@ def two_servers(web_files: str) -> Iterator[Bench]:
         yield made
 
 
-@pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
+@pytest.mark.parametrize("kill", [True, *nightly(False)], ids=["killed", "stopped"])
 def test_a_shell_goes_on_in_the_next_server(two_servers: Bench, browser_of_two: Browser, kill: bool) -> None:
     server, browser = two_servers, browser_of_two
     new_session(server, browser)

@@ -103,7 +103,7 @@ def open_ours(agent: str, values: dict[str, object]) -> Iterator[Subject]:
         yield Subject(server.place, server.model, lambda prompt: turn(server, watch, prompt, agent="scribe"))
 
 
-@pytest.mark.parametrize("agent", [NATIVE, CLAUDE, *nightly("codex", "pi", "claude-agent-acp", "opencode")])
+@pytest.mark.parametrize("agent", [CLAUDE, *nightly(NATIVE, "codex", "pi", "claude-agent-acp", "opencode")])
 def test_the_same_set_up_acts_behind_each_agent(agent: str) -> None:
     """The same tools are called, the same words reach the model, the same guard and rule refuse, the same formatter runs."""
     with remote_server() as (url, asked), open_native(config(url)) if agent == NATIVE else open_ours(agent, config(url)) as it:

@@ -19,6 +19,7 @@ FILE = "tests/e2e/test_x.py"
         ("test_e[reject-use another name-claude-agent-acp]", "claude-agent-acp"),
         ("test_f[True-opencode-acp]", "opencode-acp"),
         ("test_g[opencode]", "opencode"),
+        ("test_h[strict by Landlock]", "strict by Landlock"),
     ],
 )
 def test_tests_of_one_server_are_one_group(test: str, shared: str) -> None:

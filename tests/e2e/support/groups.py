@@ -14,13 +14,14 @@ from .agents import AGENTS
 from .places import CURRENT, OLDER
 
 VERSIONS = (*OLDER, "1.1.53", CURRENT)
+SANDBOXES = ("off", *(f"{bounds}{kind}" for bounds in ("project", "strict") for kind in ("", " by Landlock")))
 _SHARED = re.compile(
-    r"(?:(?<=-)|^)(?:{})(?=-|$)".format("|".join(map(re.escape, sorted((*AGENTS, *VERSIONS), key=len, reverse=True))))
+    r"(?:(?<=-)|^)(?:{})(?=-|$)".format("|".join(map(re.escape, sorted((*AGENTS, *VERSIONS, *SANDBOXES), key=len, reverse=True))))
 )
 
 
 def group(nodeid: str) -> str:
-    """`file.py::test[once-mock-1.1.53]` -> `file.py mock 1.1.53`; a test that names no agent is its own group."""
+    """`file.py::test[once-mock-1.1.53]` -> `file.py mock 1.1.53`; a test that names none is its own group."""
     file, _, rest = nodeid.partition("::")
     _, _, params = rest.rstrip("]").partition("[")
     found = _SHARED.findall(params)

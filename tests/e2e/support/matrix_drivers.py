@@ -77,7 +77,6 @@ CLAUDE = Driver(
         {
             ("write", "bypass"),
             ("write", "plan"),
-            ("bash cat", "accept-edits"),
             ("read outside", "bypass"),
             ("write of a subagent in background", "bypass"),
             ("shell line of a skill", "bypass"),
@@ -175,7 +174,6 @@ PI = Driver(
     in_e2e=frozenset(
         {
             ("write", "bypass"),
-            ("bash cat", "build"),
         }
     ),
     # The pinned Pi has no MCP: `make adopt AGENT=pi` plays it with a newer one.
@@ -239,7 +237,7 @@ own. claude-agent-acp 0.100.0 offers the model no tool for todos here."""
 CLAUDE_ACP = Driver(
     modes=("build", "plan", "accept-edits", "bypass"),
     scenes=_CLAUDE_ACP_SCENES,
-    in_e2e=frozenset({("write", "bypass")}),
+    in_e2e=frozenset(),
     switched_off={("shell line of a skill", "*"): "Claude Code refuses shell lines where it is made to ask for every call"},
     lacks=_PLAN_LACKS,
     arrange=_claude_home,

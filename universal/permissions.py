@@ -7,10 +7,11 @@ Source: OpenCode's documentation of permissions; recordings `perm_*` of OpenCode
 
 from __future__ import annotations
 
+import posixpath
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -100,6 +101,37 @@ def _layers(strong: tuple[Rule, ...], weak: tuple[Rule, ...], *, kept: tuple[Act
     return (*strong, *weak, *again, *denies)
 
 
+def _by_other_names(access: Access, rules: Iterable[Rule]) -> Action | None:
+    """What rules say that name a file absolutely, with `./` or `**/` before it, or from another base.
+
+    OpenCode compares one name alone, and such a rule is void there. Here it forbids, and it allows nothing.
+    """
+    relevant = [rule for rule in rules if matches(rule.permission, access.permission)] if access.bases else []
+    if all(rule.action == "allow" or not _names_something(rule) for rule in relevant):
+        return None
+    found = {action_by_other_names(pattern, access.bases, relevant) for pattern in access.patterns if pattern.strip("*")}
+    return "deny" if "deny" in found else "ask" if "ask" in found else None
+
+
+def action_by_other_names(pattern: str, bases: Sequence[str], rules: Sequence[Rule]) -> Action | None:
+    """The action of the last rule, all of one permission, that names this file in any way. None if it is for all files.
+
+    In: `bases`, the folder from which `pattern` counts, and others from which a rule may.
+    """
+    end = "/" * pattern.endswith("/")
+    absolute = posixpath.normpath(posixpath.join(bases[0], pattern)) + end
+    relative = [posixpath.relpath(absolute, base) + end for base in bases]
+    names = dict.fromkeys((pattern, *relative, *(f"./{name}" for name in relative if not name.startswith("../"))))
+    for rule in reversed(rules):
+        if any(matches(rule.pattern, name) for name in names) or (rule.pattern[:1] == "/" and matches(rule.pattern, absolute)):
+            return rule.action if _names_something(rule) else None
+    return None
+
+
+def _names_something(rule: Rule) -> bool:
+    return bool(rule.pattern.strip("*?/. "))
+
+
 _WILDCARDS = frozenset("*?")
 
 
@@ -127,8 +159,35 @@ def decide(permission: str, patterns: Sequence[str], rules: Iterable[Rule]) -> A
     return "ask" if "ask" in verdicts else None
 
 
-def _last_match(pattern: str, rules: Sequence[Rule]) -> Action | None:
-    return next((rule.action for rule in reversed(rules) if matches(rule.pattern, pattern)), None)
+def _last_match(
+    pattern: str, rules: Sequence[Rule], spell: Callable[[str, str], str] = lambda pattern, rule: pattern
+) -> Action | None:
+    return next((rule.action for rule in reversed(rules) if matches(rule.pattern, spell(pattern, rule.pattern))), None)
+
+
+def _with_options_of(command: str, rule: str) -> str:
+    """A command with its options as a rule writes them, if it has all of these: `rm x -v -fr` is `rm -rf x` for `rm -rf *`."""
+    words = rule.replace("*", "").split()
+    at = next((index for index, word in enumerate(words) if word.startswith("-")), 0)
+    options = [word for word in words if word.startswith("-")]
+    given = command.split()
+    if not at or not _options_in(options) <= _options_in(given):
+        return command
+    operands = [word for word in given if not word.startswith("-")]
+    return " ".join((*operands[:at], *options, *operands[at:]))
+
+
+def _options_in(words: Iterable[str]) -> set[str]:
+    """The options among words, each letter by itself. `--recursive` and `--force` are `-r` and `-f`, also shortened, and `-R`."""
+    found: set[str] = set()
+    for word in words:
+        name = word[2:].partition("=")[0]
+        letters = {letter for long, letter in (("recursive", "r"), ("force", "f")) if name and long.startswith(name)}
+        if word.startswith("--"):
+            found |= letters or {name}
+        elif word.startswith("-"):
+            found |= set(word[1:].replace("R", "r"))
+    return found
 
 
 class DirectoryRules(NamedTuple):
@@ -167,6 +226,8 @@ class Access:
     hidden      True: the patterns are what a program perhaps runs, reads or writes. Only rules that name something concern them,
                 and a person is asked about what these deny: nobody knows whether it happens
     folds_case  True: the patterns are names on a disk to which `.ENV` is `.env` (macOS), so the stricter of both answers counts
+    bases       the directory and the roots of the project: the patterns are files, which a rule may name from each, or absolutely
+    walks       folders all of whose files are read: those that a rule forbids are to be looked up as `patterns`
     agent       the only agent to which `always` applies, for a tool that is no tool of OpenCode; "" for all agents
     """
 
@@ -180,6 +241,8 @@ class Access:
     again: bool = False
     hidden: bool = False
     folds_case: bool = False
+    bases: tuple[str, ...] = ()
+    walks: tuple[str, ...] = ()
     agent: str = ""
 
 
@@ -222,7 +285,7 @@ class Policy:
             return replace(self, config=readable)._action_as_written(access)
         action = self._action(access)
         if access.folds_case and action != "deny":
-            folded = self._without_case()._action(replace(access, patterns=tuple(map(_fold, access.patterns))))
+            folded = self._without_case()._action(_without_case_of(access))
             action = folded if folded in ("deny", "ask") else action
         return "ask" if UNREAD_RULES in self.config and action != "deny" else action
 
@@ -234,24 +297,36 @@ class Policy:
         patterns = tuple([one for one in candidates if self.action(replace(access, patterns=(one,))) == "ask"])
         return replace(access, patterns=patterns, always=tuple([one for one in patterns if not _WILDCARDS & set(one)]))
 
+    def forbidden_patterns(self, permission: str) -> frozenset[str]:
+        """The patterns by which rules may forbid something of this permission, where they name something."""
+        held = self.held.all if self.held is not None else ()
+        rules = (rule for rule in (*self.config, *self.session, *held) if rule.action != "allow")
+        patterns = frozenset(rule.pattern for rule in rules if _names_something(rule) and matches(rule.permission, permission))
+        return patterns if self.above is None else patterns | self.above.forbidden_patterns(permission)
+
     def _action_of_hidden(self, access: Access) -> Action:
         is_named = access.permission == "external_directory"  # a folder outside is one, whatever the rule's pattern
         rules = (*self.config, *self.session, *self.grants)
         relevant = [r for r in rules if matches(r.permission, access.permission) and (is_named or r.pattern.strip("*?/ "))]
-        return "ask" if any(_last_match(one, relevant) in ("deny", "ask") for one in access.patterns) else "allow"
+        found = {_last_match(one, relevant) for one in access.patterns} | {_by_other_names(access, relevant)}
+        if access.permission == "bash":
+            found |= {_last_match(one, relevant, _with_options_of) for one in access.patterns}
+        return "ask" if found & {"deny", "ask"} else "allow"
 
     def _action(self, access: Access) -> Action | None:
         if access.hidden:
             return self._action_of_hidden(access)
         user_rules = (*self.config, *self.session)
-        if "deny" in (decide(access.permission, access.patterns, rules) for rules in (self.config, user_rules)):
+        by_other_names = {_by_other_names(access, rules) for rules in (self.config, user_rules)}
+        if "deny" in by_other_names | {decide(access.permission, access.patterns, rules) for rules in (self.config, user_rules)}:
             return "deny"
         if self.is_held_by_plan(access):
             return "deny"
         defaults = () if self.mode == BYPASS or access.implied else self.defaults
         rules = (*defaults, *user_rules, *self.grants)
         action = decide(access.permission, access.patterns, rules)
-        if action in ("allow", None) and self._must_ask(access):
+        is_asked_by_other_name = "ask" in by_other_names and not self._is_answered(access)
+        if action in ("allow", None) and (is_asked_by_other_name or self._must_ask(access)):
             return "ask"
         if action == "ask" or (access.understood and not access.opaque):
             return action
@@ -271,8 +346,10 @@ class Policy:
         if access.permission == MISSING_PLUGIN:  # who allows everything may do so because of the plugin
             rules = (*self.person, *self.grants)
             return decide(MISSING_PLUGIN, access.patterns, (r for r in rules if r.permission == MISSING_PLUGIN)) != "allow"
-        is_answered = decide(access.permission, access.patterns, self.grants) == "allow"
-        return not is_answered and decide(access.permission, access.patterns, self.person) == "ask"
+        return not self._is_answered(access) and decide(access.permission, access.patterns, self.person) == "ask"
+
+    def _is_answered(self, access: Access) -> bool:
+        return decide(access.permission, access.patterns, self.grants) == "allow"
 
     def _holds_rules(self, path: str) -> bool:
         """Whether an agent that edits this file changes its own bounds."""
@@ -337,6 +414,10 @@ _STRICTNESS: Mapping[Action | None, int] = {"allow": 0, None: 1, "ask": 2, "deny
 def _fold(name: str) -> str:
     """A name as such a disk compares it: without case, and with composed letters."""
     return unicodedata.normalize("NFC", name).casefold()
+
+
+def _without_case_of(access: Access) -> Access:
+    return replace(access, patterns=tuple(map(_fold, access.patterns)), bases=tuple(map(_fold, access.bases)))
 
 
 def may_forbid(rules: Iterable[Rule], permissions: Iterable[str]) -> bool:

@@ -26,7 +26,7 @@ from shim.lib.errors import AgentStartFailed
 from shim.processes import child_process
 from shim.processes.allow_lists import SEATBELT, landlock_command, seatbelt_command
 from shim.processes.child_environment import child_environment
-from universal.permissions import Action, Rule, decide, matches
+from universal.permissions import Action, Rule, action_by_other_names, decide, matches
 from universal.refusals import View
 from universal.sandbox import ANY_NAME, PROTECTED, Bounds, Verdict
 
@@ -308,9 +308,13 @@ def _literal_folder(pattern: str) -> str:
 # --- the project --------------------------------------------------------------------------------------------------
 
 
-def _verdict(bounds: Bounds, name: str) -> Verdict:
-    """What the rules make of a path relative to the session's directory."""
-    denied = [rules for rules in (bounds.read, bounds.edit) if _action(rules, name) == "deny"]
+def _verdict(bounds: Bounds, name: str, bases: Sequence[str] = ()) -> Verdict:
+    """What the rules make of a path relative to the session's directory, by its other names too if `bases` are given."""
+    denied = [
+        rules
+        for rules in (bounds.read, bounds.edit)
+        if _action(rules, name) == "deny" or (bases and action_by_other_names(name, bases, rules) == "deny")
+    ]
     return "writable" if not denied else "hidden" if bounds.read in denied else "fixed"
 
 
@@ -326,10 +330,15 @@ def _project(place: Enclosure, root: str, base: Verdict, *, is_guarded: bool = T
         mounts[common] = "writable" if base == "writable" else "fixed"
     directory = os.path.realpath(place.directory)
     specific = [rule for rule in (*place.bounds.edit, *place.bounds.read) if rule.pattern.strip("*")]
-    marks = {max(re.split(r"[*?]", rule.pattern.removesuffix(" *")), key=len) for rule in specific}
+    has_other_names = directory != root or any(rule.pattern.startswith((".", "/", "*/", "**/")) for rule in specific)
+    bases = (directory, root) if has_other_names else ()
+    pieces = {max(re.split(r"[*?]", rule.pattern.removesuffix(" *")), key=len) for rule in specific}
+    marks = {piece.strip("/").rpartition("/")[2].strip(".") if bases else piece for piece in pieces}
+    literal = {_literal_folder(rule.pattern) for rule in specific}
+    starts = {f"{directory}/{start}" for start in literal} | {f"{root}/{start}" for start in literal if start and bases}
+    starts |= {start for start in literal if start.startswith("/")}
     seen = 0
-    for start in _outermost({_literal_folder(rule.pattern) for rule in specific}):
-        folder = os.path.normpath(os.path.join(directory, start))  # noqa: PTH118 - "" is the directory itself
+    for folder in _outermost(set(map(os.path.normpath, starts))):
         if not Path(folder).is_relative_to(root) or not Path(folder).is_dir():
             continue
         verdicts: dict[str, Verdict] = {}
@@ -338,7 +347,7 @@ def _project(place: Enclosure, root: str, base: Verdict, *, is_guarded: bool = T
             seen += len(entries)
             joined = "\n".join(entries)
             for name, is_folder in entries.items() if any(mark in joined for mark in marks) else ():
-                verdict = base if not name else _verdict(place.bounds, f"{name}{ANY_NAME}" if is_folder else name)
+                verdict = base if not name else _verdict(place.bounds, f"{name}{ANY_NAME}" if is_folder else name, bases)
                 name = name.rstrip("/")
                 outer = verdicts.get(name.rpartition("/")[0], base)
                 if is_folder:
@@ -368,7 +377,7 @@ def _above(path: str, mounts: Mapping[str, Verdict]) -> str:
 def _outermost(folders: Iterable[str]) -> list[str]:
     kept: list[str] = []
     for folder in sorted(folders):
-        if not any(outer == "" or folder == outer or folder.startswith(outer + "/") for outer in kept):
+        if not any(folder == outer or folder.startswith(outer + "/") for outer in kept):
             kept.append(folder)
     return kept
 

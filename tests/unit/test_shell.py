@@ -270,10 +270,42 @@ def test_a_command_that_a_program_perhaps_runs_is_not_allowed_unasked(line: str,
     assert hidden == "ask" or (decide("bash", found.commands, rules) == action)
 
 
+OTHER_OPTIONS = {
+    "git push*": ("git -C sub push", "git --no-pager push origin", "git -P --no-optional-locks push", "/usr/bin/git -C . push"),
+    "kubectl delete *": ("kubectl -n prod delete pod x", "kubectl --context=far delete pod x"),
+    "docker rm *": ("docker --context far rm x", "timeout 5 docker -D rm x"),
+    "docker compose down*": ("docker compose -f a.yml down", "docker compose --ansi never down"),
+    "npm publish*": ("npm --silent publish", "npm --loglevel silent publish --tag x"),
+    "npm run deploy*": ("npm run --silent deploy",),
+    "aws s3 rm *": ("aws --profile prod s3 rm x",),
+    "terraform destroy*": ("terraform -chdir=infra destroy",),
+    "gh pr merge *": ("gh -R o/r pr merge 1", "gh pr -R o/r merge 1"),
+    "rm -rf *": (
+        *("rm -v -rf x", "bash -c 'rm --one-file-system -rf x'", "rm -fr x", "rm -rfv x", "rm -r -f x", "rm -Rf x", "rm x -rf"),
+        *("rm --recursive --force x", "rm --recurs -f x", "rm x -r --force", "find . -exec rm -fr {} +", "xargs rm -f -r"),
+    ),
+    "git push --force*": ("git push -f", "git push origin --force", "git push -u -f origin", "git -C . push origin -f"),
+    "git reset --hard*": ("git reset -q --hard", "git reset HEAD~1 --hard"),
+    "chmod -R *": ("chmod a+x -R .", "chmod --recursive a+x ."),
+}
+"""Rule -> lines that do the same with options before, between or behind its words, in another order, or by their long names.
+
+`git -c` is never understood.
+"""
+
+
+@pytest.mark.parametrize(("pattern", "line"), [(pattern, line) for pattern, lines in OTHER_OPTIONS.items() for line in lines])
+def test_other_options_and_spellings_of_options_take_no_call_from_its_rule(pattern: str, line: str) -> None:
+    rules = (Rule("bash", "*", "allow"), Rule("bash", pattern, "deny"))
+    assert Policy(config=rules).action(Access("bash", parse_shell_line(line).hidden, hidden=True)) == "ask"
+
+
 @pytest.mark.parametrize(
     "line",
     [
         "echo git push",
+        "git --no-pager log",
+        "git log push",
         "git commit -m 'git push'",
         "docker rm x",
         "grep -rn 'git push' docs",
@@ -285,6 +317,15 @@ def test_a_word_that_is_no_command_hides_none(line: str) -> None:
     rules = (Rule("bash", "*", "allow"), Rule("bash", "git push*", "deny"), Rule("bash", "rm *", "deny"))
     found = parse_shell_line(line)
     assert Policy(config=rules).action(Access("bash", found.hidden, hidden=True)) == "allow"
+
+
+@pytest.mark.parametrize(
+    "line", ["rm x", "rm -f x", "rm -v -i x", "git push -u origin", "git reset HEAD", "chmod a+x x", "git commit -am x"]
+)
+def test_an_option_that_a_rule_names_must_be_there(line: str) -> None:
+    patterns = ("rm -rf *", "git push --force*", "git reset --hard*", "chmod -R *", "git commit --amend*")
+    rules = (Rule("bash", "*", "allow"), *(Rule("bash", pattern, "deny") for pattern in patterns))
+    assert Policy(config=rules).action(Access("bash", parse_shell_line(line).hidden, hidden=True)) == "allow"
 
 
 @pytest.mark.parametrize("line", EVERYDAY)
@@ -395,3 +436,16 @@ def test_read_only_lines(line: str) -> None:
 @pytest.mark.parametrize("line", ["rg foo *", "rg --pre=x foo", "cat a > b", "ls & rm x", "./cat a", "cat `rm x`", "grep a $x"])
 def test_lines_that_do_more_than_read(line: str) -> None:
     assert not is_read_only(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "walks"),
+    [
+        ("grep -rn x src", ("x", "src")), ("grep -r x", ("x", ".")), ("cd a && rg x", ("a/x", "a")), ("rg x src lib", ("x", "src", "lib")),
+        ("cp -a secrets out", ("secrets", "out")), ("tar czf a.tgz .", ("czf", "a.tgz", ".")), ("zip -r a.zip src", ("a.zip", "src")),
+        ("diff -r a b", ("a", "b")), ("bash -c 'grep -R x .'", ("x", ".")), ("grep x a", ()), ("cp a b", ()), ("ls -R src", ()),
+    ],
+)  # fmt: skip
+def test_folders_of_which_a_line_shows_all_files(line: str, walks: tuple[str, ...]) -> None:
+    found = parse_shell_line(line)
+    assert (found.understood, found.walks) == (True, walks)

@@ -25,6 +25,7 @@ class ShellLine:
     `repositories`: directories other than its own in which the line runs git, whose configuration there may run programs.
     `hidden`: texts of commands that programs of an understood line perhaps run: `uv run git push` is `git push` too.
     `maybe_read`, `maybe_written`: files among the arguments of programs of which no more is known.
+    `walks`: what may be a folder of which a program shows or copies all files.
     A caller must look at both the normalised and the real path.
     """
 
@@ -40,6 +41,7 @@ class ShellLine:
     hidden: tuple[str, ...] = ()
     maybe_read: tuple[str, ...] = ()
     maybe_written: tuple[str, ...] = ()
+    walks: tuple[str, ...] = ()
 
 
 def parse_shell_line(line: str) -> ShellLine:
@@ -73,6 +75,7 @@ def parse_shell_line(line: str) -> ShellLine:
         hidden=tuple(dict.fromkeys(proof.hidden)),
         maybe_read=tuple(dict.fromkeys(proof.maybe_read)),
         maybe_written=tuple(dict.fromkeys(proof.maybe_written)),
+        walks=tuple(dict.fromkeys(proof.walks)),
     )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, takewhile
 from typing import ClassVar, TypeAlias
 
 from universal.shell import tables
@@ -54,6 +54,7 @@ class Proof:
         self.writes_known = True
         self.maybe_read: list[str] = []
         self.maybe_written: list[str] = []
+        self.walks: list[str] = []
         self.directories: tuple[str, ...] | None = directories
         self._depth = depth
         self._count = 0
@@ -145,6 +146,7 @@ class Proof:
         program = posixpath.basename(name)
         if program != name:
             self.hidden.append(" ".join([program, *(word.source for word in arguments)]))
+        self.hidden += [" ".join([program, *texts]) for texts in _without_options([word.source for word in arguments])]
         if program in tables.SAFE_WITH_ANY_ARGUMENT or program in tables.RUN_NO_ARGUMENT or name in tables.BUILT_INS:
             return
         if len(self.hidden) + len(arguments) > HIDDEN_LIMIT:
@@ -162,6 +164,7 @@ class Proof:
 
     def _touch(self, program: str, arguments: Sequence[Word]) -> None:
         """Note the files that a program writes, and those that one of which less is known perhaps reads or writes."""
+        self._walk(program, arguments)
         if program in tables.WRITERS:
             for word in arguments:
                 if not word.value.startswith("-"):
@@ -181,6 +184,20 @@ class Proof:
             self.maybe_written += () if program in tables.READERS or is_reading_git else located
         if max(len(self.maybe_read), len(self.maybe_written)) > HIDDEN_LIMIT:
             raise NotProvedError(TOO_MANY)
+
+    def _walk(self, program: str, arguments: Sequence[Word]) -> None:
+        """Note what may be a folder of which a program shows or copies all files."""
+        letters = tables.WALKERS.get(program)
+        options = [word.value for word in arguments if word.value.startswith("-")]
+        is_walking = any(
+            word in tables.WALKING_OPTIONS or (word[1:2] != "-" and set(word) & set(letters or "")) for word in options
+        )
+        if letters is None or (letters and not is_walking):
+            return
+        operands = [word for word in arguments if not word.value.startswith("-")]
+        self.walks += [path for word in operands for path in self._locate(word)]
+        if len(operands) < 2:
+            self.walks += [directory or "." for directory in self.directories or ()]
 
     def _redirect(self, redirection: Redirection) -> None:
         target = redirection.target
@@ -437,6 +454,7 @@ class Proof:
             self.hidden += inner.hidden
             self.maybe_read += inner.maybe_read
             self.maybe_written += inner.maybe_written
+            self.walks += inner.walks
             self.writes_known = self.writes_known and inner.writes_known
             self.paths_known = self.paths_known and inner.paths_known
         elif option.is_glob:
@@ -473,6 +491,22 @@ class Proof:
         "dash": _shell,
     }
     """Program that runs others -> the form in which it is proved."""
+
+
+def _without_options(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The words of a call that has options, and without these, so that a rule for `git push` sees `git -C sub push`.
+
+    Nobody knows which options take the next word: each of those before the subcommand is tried both ways, the others alike.
+    """
+    starts = {0}
+    for index, word in enumerate(words):
+        if index in starts and word.startswith("-"):
+            starts |= {index + 1, index + 2}
+    yield from (words[start:] for start in sorted(starts - {0}) if start < len(words))
+    if any(word.startswith("-") for word in words):
+        yield words
+        yield [word for word in words if not word.startswith("-")]
+        yield [word for before, word in pairwise(("", *words)) if not word.startswith("-") and not before.startswith("-")]
 
 
 def refuse_running_options(program: str, arguments: Sequence[Word]) -> None:

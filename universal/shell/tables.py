@@ -193,6 +193,13 @@ READERS = word_set(
     """
 )
 """Programs that write none of the files among their arguments."""
+WALKERS = {
+    **dict.fromkeys(("rg", "ag", "ack", "rsync", "tar", "zip", "7z"), ""),
+    **dict.fromkeys(("grep", "egrep", "fgrep"), "rR"),
+    **{"cp": "rRa", "scp": "r", "diff": "r"},
+}
+"""Programs that show or copy all files below a folder, with the letters of the options that make them do so, or ""."""
+WALKING_OPTIONS = ("--recursive", "--dereference-recursive", "--archive")
 WRITERS = word_set("mkdir mv rm rmdir shred tee touch truncate unlink")
 """Programs that write or remove each file among their arguments."""
 GIT_READERS = word_set("blame diff grep log ls-files rev-parse show status")

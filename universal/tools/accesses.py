@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import posixpath
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
 from universal.events import PermissionData
 from universal.lib.diffs import relative, with_index_header
@@ -95,7 +97,9 @@ def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access,
     name = str(meta.get("tool") or data.action)
     arguments = obj(meta.get("input"))
     view = view_call(agent, name, arguments, [])
-    meta = {**meta, **_places_in(tools_of(agent).get(name) or Row(name), arguments)}
+    cwd = text(meta.get("cwd"))
+    cwd = "" if not cwd or place.resolve(cwd) == place.resolve(place.directory) else cwd
+    meta = {**meta, "cwd": cwd, **_places_in(tools_of(agent).get(name) or Row(name), arguments, cwd)}
     tool = permission_of(agent, name) or view.tool
     opaque = meta.get("opaque") is True
     build = _BUILDERS.get(tool)
@@ -103,16 +107,19 @@ def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access,
         other_tool = replace(_by_identity(agent, tool, view.input, meta, opaque), implied=True, again=True)
         accesses = (other_tool, *_bash("bash", view.input, meta, place, opaque))
     elif build is None:
-        accesses = (_by_identity(agent, tool, view.input, meta, opaque),)
+        accesses = (*_perhaps_opened(meta["named"], place, view.input), _by_identity(agent, tool, view.input, meta, opaque))
     else:
         accesses = build(tool, view.input, meta, place, opaque)
     if also := obj(meta.get("also")):  # its name is only a title, by which no call may be judged less strictly
         by_kind = _by_identity(agent, text(also["kind"]), view.input, {**meta, "identity": also["title"]}, opaque)
         served = (replace(accesses[-1], permission=name) for name in _served_names(tool))
         accesses = (*(replace(access, implied=True, again=True) for access in (*served, by_kind)), *accesses)
-    folds_case = place.folds_case(place.directory)
+    folds_case, bases = place.folds_case(place.directory), (place.directory, *place.roots, *filter(None, (cwd,)))
     return tuple(
-        replace(access, folds_case=folds_case and access.permission in _OF_FILES, always=_grant_of(access)) for access in accesses
+        replace(access, folds_case=folds_case, bases=bases, always=_grant_of(access))
+        if access.permission in _OF_FILES
+        else replace(access, always=_grant_of(access))
+        for access in accesses
     )
 
 
@@ -171,7 +178,7 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
     reasons = [line.reason for line in lines if line.reason]
     repositories = [place.absolute(folder, base) for base in bases for line in lines for folder in line.repositories]
     repositories += bases if any(command.split(" ", 1)[0] == "git" for command in commands) else []
-    if any(repository not in (place.directory, *place.roots) for repository in repositories):
+    if any(repository not in (place.directory, *place.roots, meta["cwd"]) for repository in repositories):
         reasons.append("git in another repository, whose configuration may run programs")
     understood = not reasons and all(line.understood for line in lines)
     metadata: JsonObject = {"command": "\n".join(texts), **_description(meta)}
@@ -185,10 +192,9 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
         "bash": tuple(dict.fromkeys(command for line in lines for command in line.hidden)),
         "read": _names_of(maybe_read, place),
         "edit": _names_of(maybe_written, place),
-        "external_directory": tuple(
-            dict.fromkeys(name for access in external((*maybe_read, *maybe_written), place) for name in access.patterns)
-        ),
+        "external_directory": _folders_outside((*maybe_read, *maybe_written), place),
     }
+    walks = [place.absolute(path, base) for base in bases for line in lines for path in line.walks]
     unknown_paths = [] if all(line.paths_known for line in lines) else ["external_directory", "read"]
     unknown_writes = [] if all(line.writes_known for line in lines) else ["edit"]
     return (
@@ -196,6 +202,7 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
         *(Access(key, ("*",), (), metadata, understood=False, implied=True) for key in (*unknown_paths, *unknown_writes)),
         *((Access("read", read_names, ("*",), metadata, implied=True),) if read_names else ()),
         *((Access("edit", write_names, write_names, metadata, implied=True),) if write_names else ()),
+        *_walk(walks, place, metadata),
         *(
             Access(key, names, (), metadata, implied=True, again=key == "bash", hidden=True)
             for key, names in hidden.items()
@@ -203,6 +210,24 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
         ),
         Access("bash", commands, always, metadata, understood, opaque),
     )
+
+
+def _walk(paths: Iterable[str], place: Place, details: JsonObject) -> tuple[Access, ...]:
+    """The hidden access to all files below these folders. Which of them a rule forbids is looked up on the disk."""
+    folders = tuple(dict.fromkeys(path for path in paths if place.is_folder(path)))
+    return (Access("read", (), (), details, implied=True, hidden=True, walks=folders),) if folders else ()
+
+
+def _perhaps_opened(paths: Iterable[str], place: Place, input_: JsonObject) -> tuple[Access, ...]:
+    """The hidden accesses of files that a tool of which only the name is known (of an MCP server) perhaps reads and writes."""
+    absolute = [place.absolute(path) for path in paths]
+    names = _names_of(absolute, place)
+    found = {"read": names, "edit": names, "external_directory": _folders_outside(absolute, place)}
+    return tuple(Access(key, some, (), input_, implied=True, hidden=True) for key, some in found.items() if some)
+
+
+def _folders_outside(paths: Iterable[str], place: Place) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for access in external(paths, place) for name in access.patterns))
 
 
 def _names_of(paths: Iterable[str], place: Place) -> tuple[str, ...]:
@@ -238,6 +263,7 @@ def _search(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaqu
     return (
         *external(folders, place, are_folders=True),
         *((Access("read", reads, ("*",), dict(input_), implied=True),) if reads else ()),
+        *(_walk([place.absolute(folder) for folder in folders or [meta["cwd"]]], place, dict(input_)) if tool == "grep" else ()),
         _subject(tool, pattern, ("*",), meta, dict(input_), opaque),
     )
 
@@ -261,7 +287,20 @@ def _search_reads(paths: Sequence[str], include: str, place: Place) -> tuple[str
 
 def _webfetch(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
     url = str(input_.get("url", ""))
-    return (_subject("webfetch", url, _origin(url), meta, dict(input_), opaque or not url),)
+    access = _subject("webfetch", url, _origin(url), meta, dict(input_), opaque or not url)
+    others = tuple(one for one in _addresses(url) if one != url)
+    return (*((replace(access, patterns=others, implied=True, again=True),) if others else ()), access)
+
+
+def _addresses(url: str) -> tuple[str, ...]:
+    """The addresses that a program asks for when it gets this one, as browsers read it, and Claude Code: by https."""
+    plain = re.sub(r"[\t\r\n]", "", url.strip()).replace("\\", "/")
+    match = re.match(r"(https?):/*(?:[^/?#]*@)?([^/?#]*)/?(.*)", plain, re.IGNORECASE | re.DOTALL)
+    if match is None or not match[2]:
+        return ()
+    host = unicodedata.normalize("NFKC", unquote(match[2])).casefold()
+    name = re.sub(r"\.(?=$|:)", "", re.sub(r":(80|443)?$", "", host))
+    return f"{match[1].lower()}://{name}/{match[3]}", f"https://{name}/{match[3]}"
 
 
 def _monitor(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
@@ -333,16 +372,18 @@ def _paths(meta: JsonObject) -> list[str]:
     return list(dict.fromkeys((*map(str, arr(meta.get("paths"))), *meta["named"])))
 
 
-def _places_in(row: Row, arguments: JsonObject) -> JsonObject:
+def _places_in(row: Row, arguments: JsonObject, cwd: str) -> JsonObject:
     """Find the files and folders that the arguments of a call name: `named`, and `folders` in which its command may run.
 
     A model may send arguments that the tool does not know. Nobody can say what comes of them, so all of them count.
+    In: `cwd`, where the agent is, if that is not the session's directory (a worktree of Claude Code's).
     """
     own = [key for key, target in row.keys.items() if target == "filePath"] or ["filePath", "path"]
     keys = dict.fromkeys((*own, *filter(_names_a_path, arguments)))
     found = {key: _texts(arguments.get(key)) for key in keys if key != row.folder}
     named = [spelling for paths in found.values() for path in paths for spelling in row.spellings(path)]
-    return {"named": named, "folders": [text(arguments.get(row.folder)) or ".", *named]}
+    named = [path if path.startswith("~") else posixpath.join(cwd, path) for path in named]
+    return {"named": named, "folders": [text(arguments.get(row.folder)) or cwd or ".", *named]}
 
 
 def _names_a_path(key: str) -> bool:

@@ -11,10 +11,12 @@ import asyncio
 import base64
 import json
 import os
+import re
 import shutil
 import sysconfig
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +24,8 @@ from shim.lib.disk import printable
 from shim.lib.errors import InvalidRequest
 from shim.processes.command import CommandResult, ProgramMissing, run
 from universal.lib.jsonvalue import JsonObject, obj, text, whole
+from universal.permissions import Access, Policy
+from universal.tools.accesses import Place
 
 TEXT_LIMIT = 100
 TIMEOUT_S = 8.0
@@ -193,3 +197,35 @@ def _nearness(query: str, path: str) -> int:
     if name.startswith(query):
         return 2
     return 3 if query in name else 4
+
+
+WALK_LIMIT = 50_000
+"""Maximum files that are looked at before a search. With more, a person is asked."""
+SHOWN_FORBIDDEN = 20
+UNSEARCHED = frozenset({".git", "node_modules"})
+"""Folders that no search is looked up in, as they hold more files than all others."""
+
+
+def forbidden_below(access: Access, place: Place, policy: Policy) -> tuple[str, ...]:
+    """The names of the first files below the folders of an access that the policy does not allow to be read. Blocking."""
+    patterns = policy.forbidden_patterns(access.permission)
+    words = {_longest_word(pattern) for pattern in patterns}
+    found: dict[str, None] = {}
+    seen = 0
+    for folder, folders, files in chain.from_iterable(map(os.walk, access.walks if patterns else ())):
+        folders[:] = [name for name in folders if name not in UNSEARCHED]
+        seen += len(files)
+        if seen > WALK_LIMIT:
+            return tuple(patterns)
+        for path in (f"{folder}/{name}" for name in files):
+            if any(word in path.casefold() for word in words):
+                names = place.names(path)
+                found |= dict.fromkeys(names if policy.action(replace(access, patterns=names)) == "ask" else ())
+        if len(found) > SHOWN_FORBIDDEN:
+            break
+    return tuple(found)[:SHOWN_FORBIDDEN]
+
+
+def _longest_word(pattern: str) -> str:
+    """A part of a pattern that stands in each path that matches it, without case; "" if none is sure."""
+    return "" if "/../" in pattern else max(re.split(r"[*?]", pattern), key=len).strip("./").casefold()

@@ -16,6 +16,7 @@ import structlog
 from pydantic import TypeAdapter
 
 from shim.host.config.setups import PluginVerdict
+from shim.host.files.search import forbidden_below
 from shim.sessions.permissions.unattended_policy import Timer
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
@@ -228,7 +229,7 @@ class Requests:
         """The accesses of a call, or None if they cannot be found out."""
         try:
             async with asyncio.timeout(LOOKUP_S):
-                return await asyncio.to_thread(accesses_of, arrival.agent, arrival.data, place)
+                return await asyncio.to_thread(_look_up, arrival, place, self._session.rules(arrival.state))
         except Exception:  # whatever happened, the agent must get an answer: a rejection
             log.exception("permission.lookup_failed", session_id=arrival.state.id)
             return None
@@ -506,6 +507,11 @@ class Requests:
         """Handle a person's answers, or their refusal."""
         self._end_wait(reply.question_id)
         self._agent.send(reply)
+
+
+def _look_up(arrival: _Arrival, place: Place, policy: Policy) -> tuple[Access, ...]:
+    accesses = accesses_of(arrival.agent, arrival.data, place)
+    return tuple([replace(a, patterns=forbidden_below(a, place, policy)) if a.walks else a for a in accesses])
 
 
 def gaps_notice(title: str, gaps: Mapping[str, str]) -> str:

@@ -286,3 +286,14 @@ def test_every_form_of_pattern_finds_its_places(project: Path, pattern: str) -> 
     args = command(project, {"read": {"*": "allow", pattern: "deny"}})
     hidden = {name for name in NAMES if state_inside(args, project / name) == "hidden"}
     assert hidden == {name for name in NAMES if matches(pattern, name)} != set()
+
+
+@pytest.mark.parametrize("pattern", ["./secrets/*", "**/secrets/*", "{root}/sub/secrets/*", "sub/secrets/*", "secrets/*"])
+def test_a_rule_holds_by_every_name_of_a_file(project: Path, pattern: str) -> None:
+    """From the session's directory, which is `sub`, from the repository's root, and absolutely."""
+    fill(project, "sub/secrets/a", "secrets/a", "sub/b")
+    bounds = bounds_of("project", rules_from_config({"read": {"*": "allow", pattern.format(root=project): "deny"}}))
+    assert bounds is not None
+    args = enclose(TOOL, Enclosure(bounds, str(project / "sub"), str(project), str(project.parent)), ["/usr/bin/agent"])
+    states = [state_inside(args, project / name) for name in ("sub/secrets/a", "secrets/a", "sub/b")]
+    assert states == ["hidden", "hidden" if "sub" not in pattern and "**" not in pattern else "writable", "writable"]

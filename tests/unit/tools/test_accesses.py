@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from universal.events import PermissionData
-from universal.permissions import Policy, Rule, rules_from_config
+from universal.permissions import Policy, Rule, decide, rules_from_config
 from universal.tools import tools_of
 from universal.tools.accesses import Place, accesses_of, always_of, primary_access
 
@@ -363,3 +363,105 @@ def test_always_covers_the_hidden_command_alone() -> None:
     assert (asked.permission, asked.patterns, asked.always) == ("bash", ("git push a",), ("git push a",))
     granted = replace(policy, grants=(Rule("bash", "git push a", "allow"),))
     assert {granted.action(access) for access in accesses_of("opencode", data, Place("/p"))} == {"allow"}
+
+
+# --- other names of the same thing -------------------------------------------------------------------------------------
+
+INNER = Place("/r/sub", ("/r",), "/home/me")
+OTHER_NAMES = [
+    *(
+        (pattern, "/r/sub/secrets/a")
+        for pattern in ("secrets/*", "./secrets/*", "**/secrets/*", "*/secrets/*", "/r/sub/secrets/*")
+    ),
+    *((pattern, "/r/sub/key") for pattern in ("**/key", "./key", "/r/sub/key", "sub/key", "/r/*key")),
+    *((pattern, "/r/secrets/a") for pattern in ("secrets/*", "./secrets/*", "../secrets/*", "/r/secrets/*", "**/secrets/**")),
+    *((pattern, "/home/me/.ssh/id") for pattern in ("/home/me/.ssh/*", "../../home/me/.ssh/*", "**/.ssh/*")),
+]
+"""(pattern, file): public reports name each form. OpenCode itself compares one name: from the repository's root."""
+READING = ("Read", "LSP", "Grep", "Bash", "mcp__files__open")
+
+
+@pytest.mark.parametrize("tool", READING)
+@pytest.mark.parametrize(("pattern", "path"), OTHER_NAMES)
+def test_a_rule_holds_by_every_name_of_a_file(tool: str, pattern: str, path: str) -> None:
+    given = {"command": f"cat {path}"} if tool == "Bash" else {"path": path} if tool != "Read" else {"file_path": path}
+    for action in ("deny", "ask"):
+        for permission in ("read", "*"):
+            policy = Policy(config=(Rule("*", "*", "allow"), Rule(permission, pattern, action)))
+            actions = [policy.action(access) for access in accesses_of("claude", request(tool, **given), INNER)]
+            assert action in actions or (tool.startswith("mcp") and "ask" in actions)
+
+
+@pytest.mark.parametrize(("pattern", "path"), OTHER_NAMES)
+def test_another_name_of_a_file_allows_nothing_and_a_later_rule_still_counts(pattern: str, path: str) -> None:
+    [*_, read] = accesses_of("claude", request("Read", file_path=path), INNER)
+    opened = decide("read", read.patterns, [Rule("read", pattern, "allow")])
+    assert Policy(config=(Rule("*", "*", "ask"), Rule("read", pattern, "allow"))).action(read) == (opened or "ask")
+    for later in ("*", "**", pattern):
+        policy = Policy(config=(Rule("read", pattern, "deny"), Rule("read", later, "allow")))
+        assert policy.action(read) in ("allow", None)
+
+
+def test_an_answer_lifts_an_ask_by_another_name() -> None:
+    [*_, edit] = accesses_of("claude", request("Edit", file_path="/r/sub/secrets/a"), INNER)
+    policy = Policy(config=(Rule("edit", "./secrets/*", "ask"),))
+    assert (policy.action(edit), replace(policy, grants=(Rule("edit", "*", "allow"),)).action(edit)) == ("ask", "allow")
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_file_among_the_arguments_of_a_tool_of_an_mcp_server_is_asked_about(key: str) -> None:
+    """Reports: a file server of MCP reads and writes what the agent's own tools may not."""
+    for permission in ("read", "edit"):
+        policy = Policy(config=(Rule("*", "*", "allow"), Rule(permission, "secret*", "deny")))
+        called = {path: accesses_of("claude", request("mcp__files__go", **{key: path}), PROJECT) for path in ("secret.txt", "a")}
+        found = {path: {policy.action(access) for access in accesses} for path, accesses in called.items()}
+        assert found == {"secret.txt": {"ask", "allow"}, "a": {"allow"}}
+    outside = {
+        OUTSIDE_DENIED.action(a) for a in accesses_of("claude", request("mcp__files__go", **{key: "/etc/passwd"}), PROJECT)
+    }
+    assert outside == {"ask", "allow"}
+
+
+ADDRESSES = (
+    "https://evil.example", "https://evil.example?x", "HTTPS://EVIL.example/a", "https://me@evil.example/a", "https://evil.example:443/",
+    "https://evil.example./a", "https:evil.example/a", "https:/evil.example/a", "https:\\\\evil.example\\a", " https://evil.example/a",
+    "https://ev\til.example/a", "https://%65vil.example/a", "https://\uff45vil.example/a", "http://evil.example/a", "http://evil.example:80/",
+)  # fmt: skip
+"""Spellings of one host, which a browser and Claude Code's WebFetch read alike."""
+
+
+@pytest.mark.parametrize("url", ADDRESSES)
+def test_a_rule_holds_for_every_spelling_of_an_address(url: str) -> None:
+    accesses = accesses_of("claude", request("WebFetch", url=url, prompt="p"), PROJECT)
+    denied = Policy(config=(Rule("*", "*", "allow"), Rule("webfetch", "https://evil.example/*", "deny")))
+    assert "deny" in map(denied.action, accesses)
+    assert "deny" not in map(Policy(config=(Rule("webfetch", "https://other.example/*", "deny"),)).action, accesses)
+    assert accesses[-1].patterns == (url,)
+
+
+WORKTREE = "/r/.claude/worktrees/agent-1"
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "action"),
+    [
+        ("Bash", {"command": "cat ../../../.env"}, "deny"),
+        ("Bash", {"command": "cd ../../.. && cat .env"}, "deny"),
+        ("Bash", {"command": "touch migrations/1.sql"}, "deny"),
+        ("Bash", {"command": "cat a && git status"}, "allow"),
+        ("Write", {"file_path": f"{WORKTREE}/migrations/1.sql"}, "deny"),
+        ("Grep", {"pattern": "x", "path": "../../../.env"}, "deny"),
+        ("Read", {"file_path": f"{WORKTREE}/a"}, "allow"),
+    ],
+)
+def test_a_call_from_a_worktree_is_judged_from_there_and_by_the_names_there(
+    tool: str, given: dict[str, object], action: str
+) -> None:
+    """A subagent of Claude Code with `isolation: worktree` runs its commands below `.claude/worktrees`."""
+    data = request(tool, **given)
+    data = data.model_copy(update={"metadata": {**(data.metadata or {}), "cwd": WORKTREE}})
+    rules = rules_from_config(
+        {"*": "allow", "bash": {"*": "allow", "git push*": "deny"}, "read": {".env": "deny"}, "edit": {"migrations/*": "deny"}}
+    )
+    actions = {Policy(config=rules, mode="bypass").action(access) for access in accesses_of("claude", data, Place("/r", ("/r",)))}
+    assert next(one for one in ("deny", "ask", "allow") if one in actions) == action

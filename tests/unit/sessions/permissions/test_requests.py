@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import pytest
@@ -438,6 +440,28 @@ async def test_files_are_looked_at_while_the_loop_goes_on(w: World) -> None:
     assert [c.permission_id for c in w.agent.commands if isinstance(c, PermissionReply)] == [denied]
     assert [wire["id"] for wire in permissions(w.manager)] == [asked]
     w.manager.requests.reply_permission(asked, "once")
+    w.agent.end_turn()
+
+
+@pytest.mark.parametrize("line", ["grep -rn x .", "cd src && rg x", "cp -a src ../out", "tar cf a.tar src"])
+async def test_a_line_that_shows_a_folder_is_asked_about_with_the_files_in_it_that_a_rule_forbids(
+    w: World, tmp_path: Path, line: str
+) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("x")
+
+    async def find_place(directory: str) -> Place:
+        return Place(str(tmp_path), resolve=os.path.realpath, is_folder=os.path.isdir)
+
+    w.manager.deps = replace(w.manager.deps, find_place=find_place)
+    w.rules += [Rule("*", "*", "allow"), Rule("read", "*.env", "deny")]
+    await ask(w, w.session())
+    allowed = w.agent.check("c1", "bash", command=line)
+    await wait_until(w, lambda: allowed in w.agent.proceeded)
+    (tmp_path / "src" / ".env").write_text("x")
+    w.agent.check("c2", "bash", command=line)
+    await wait_until(w, lambda: permissions(w.manager))
+    assert [(wire["permission"], wire["patterns"]) for wire in permissions(w.manager)] == [("read", ["src/.env"])]
     w.agent.end_turn()
 
 

@@ -93,11 +93,22 @@ def can_use(request_id: str, tool: str, call: str = "toolu_1", **request: Any) -
 
 
 def hook(
-    request_id: str, tool: str, call: str = "toolu_1", *, agent_id: str = "", mode: str = "default", **arguments: Any
+    request_id: str,
+    tool: str,
+    call: str = "toolu_1",
+    *,
+    agent_id: str = "",
+    mode: str = "default",
+    cwd: str = "",
+    **arguments: Any,
 ) -> Msg:
     """A call that waits for our hook."""
     asked = {"hook_event_name": "PreToolUse", "permission_mode": mode, "tool_name": tool, "tool_input": arguments}
-    asked |= {"tool_use_id": call, **({"agent_id": agent_id, "agent_type": "general-purpose"} if agent_id else {})}
+    asked |= {
+        "tool_use_id": call,
+        **({"cwd": cwd} if cwd else {}),
+        **({"agent_id": agent_id, "agent_type": "general-purpose"} if agent_id else {}),
+    }
     request = {"subtype": "hook_callback", "callback_id": "permission", "input": asked, "tool_use_id": call}
     return {"type": "control_request", "request_id": request_id, "request": request}
 

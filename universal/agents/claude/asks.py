@@ -68,8 +68,9 @@ class Asks:
     _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
     _approved: dict[str, Msg] = field(default_factory=dict[str, Msg])
     """Calls that a person has allowed at the hook, with their arguments. Claude may ask about them again."""
-    _checked: set[str] = field(default_factory=set[str])
-    """Calls without a result that have waited for the hook."""
+    directory: str = ""
+    _checked: dict[str, str] = field(default_factory=dict[str, str])
+    """Calls without a result that have waited for the hook -> where they run, if that is not the session's directory."""
     _edits: set[str] = field(default_factory=set[str])
     """Requests of Claude that wait behind an edit."""
 
@@ -103,7 +104,9 @@ class Asks:
             call=call,
             hook=event,
         )
-        self._checked |= {call_id} if call_id else set()
+        cwd = get_text(hook, "cwd").removesuffix("/")
+        metadata |= {"cwd": cwd} if cwd and cwd != self.directory else {}
+        self._checked |= {call_id: get_text(metadata, "cwd")} if call_id else {}
         yield ToolCheck(self._asks.begin(ask, msg))
 
     def proceed(self, permission_id: str) -> list[Output]:
@@ -127,6 +130,7 @@ class Asks:
             yield control_answer(get_text(msg, "request_id"), {"behavior": "allow", "updatedInput": arguments})
             return
         metadata: dict[str, Json] = {"tool": tool, "call_id": get_text(request, "tool_use_id"), "input": arguments}
+        metadata |= {"cwd": cwd} if (cwd := self._checked.get(get_text(request, "tool_use_id"))) else {}
         plan = get_text(arguments, "plan") or get_text((call and call.arguments) or {}, "plan")
         questions = read_questions(tool, arguments, plan)
         if tool == "ExitPlanMode" and plan.strip():
@@ -227,7 +231,7 @@ class Asks:
         """Note that a call has a result, and needs no answer any more. True if it should have waited for the hook and did not."""
         self._approved.pop(call_id, None)
         checked = call_id in self._checked
-        self._checked.discard(call_id)
+        self._checked.pop(call_id, None)
         return not checked and tool not in UNCHECKED
 
     def close(self) -> Iterator[Output]:

@@ -90,6 +90,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         self.native_session_id = options.native_session_id or None
         self._has_rules = bool(options.rules)
+        self._asks.directory = options.directory.removesuffix("/")
         self._resumed = bool(options.resume and options.native_session_id)
         return self._settings.launch(options)
 

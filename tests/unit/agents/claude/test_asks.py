@@ -147,6 +147,18 @@ def test_a_subagents_call_is_checked_in_its_session() -> None:
     assert [request.child for request in checks(story)] == ["t1", "t1", None]
 
 
+def test_a_call_tells_where_it_runs_if_that_is_not_the_sessions_directory() -> None:
+    """A subagent with `isolation: worktree`, and the conversation itself behind EnterWorktree (2.1.332)."""
+    story, worktree = turn_story(), "/project/.claude/worktrees/agent-1"
+    story.hears(hook("h1", "Bash", "t1", cwd=worktree, command="ls"), hook("h2", "Bash", "t2", cwd="/project", command="ls"))
+    assert [request.data.metadata.get("cwd") for request in checks(story)] == [worktree, None]
+    story.take(story.codec.proceed("permission_1"))
+    story.hears(can_use("r1", "Bash", "t1"))
+    (request,) = story.facts(EventType.PERMISSION_REQUESTED)
+    assert isinstance(request.data, PermissionData)
+    assert (request.data.metadata or {})["cwd"] == worktree
+
+
 def test_a_cancelled_check_is_withdrawn() -> None:
     story = turn_story()
     story.hears(hook("h1", "Bash", command="ls"), cancel("h1"))

@@ -55,6 +55,12 @@ SPARE = SpareUse(
     ),
 )
 
+_AS_WRITTEN = {
+    "external_directory": "Paths of its tools and of a few commands (`cat`, `cp`, `rm` ...) are held as they are written; "
+    "redirections, other commands, and links that lead outside are not seen."
+}
+"""What the engine of OpenCode 1.18.33 does not hold: it compares the text of a call."""
+
 OPENCODE = AgentSpec(
     name=NAME,
     title="OpenCode",
@@ -90,10 +96,12 @@ OPENCODE = AgentSpec(
     ),
     rules=AgentRules(
         enforcement=Enforcement(
-            "OpenCode's own engine: it reads the configuration, and is given the session's rules",
+            "OpenCode's own engine: it reads the configuration, and is given the session's rules. It sees the text of a command, "
+            "not the files that it reads or writes",
             {
+                **_AS_WRITTEN,
                 "doom_loop": "OpenCode notices equal calls within one answer of its model only, not in answers that "
-                "follow each other."
+                "follow each other.",
             },
         ),
         project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
@@ -125,8 +133,12 @@ KILO_SERVE = AgentSpec(
     ),
     rules=AgentRules(
         enforcement=Enforcement(
-            "Kilo's own engine, which is given all written rules",
-            {"doom_loop": "Kilo notices equal calls within one answer of its model only, not in answers that follow each other."},
+            "Kilo's own engine, which is given all written rules, and sees the text of a command alone",
+            {
+                **_AS_WRITTEN,
+                "doom_loop": "Kilo notices equal calls within one answer of its model only, not in answers that "
+                "follow each other.",
+            },
         ),
         project_settings=ProjectSettingsUse(
             ("opencode",),

@@ -49,6 +49,9 @@ AGENT_FOLDERS = {"agents": None, "agent": None, "modes": "primary", "mode": "pri
 """Folder with markdown files of agents -> their `mode`, if the folder decides it. As in OpenCode, modes come after agents."""
 OLD_TOOLS = {"write": "edit", "patch": "edit", "multiedit": "edit"}
 """Names under `tools` whose permission has another name."""
+ACTIONS = ("allow", "ask", "deny")
+ORDERED = "permissions"
+"""The key of OpenCode 2's form of rules, a list of `{action, resource, effect}`. The lists of all sources follow each other."""
 RULE_KEYS = ("permission", "tools", "agent", "mode")
 """Keys that may hold permission rules."""
 GROWING_LISTS = frozenset({"plugin", "instructions"})
@@ -189,8 +192,25 @@ class ConfigReader:
                 self.problem(name, NOT_UTF8)
         for line, fault in zip(jsonc.lines_of(text, [f.path for f in admitted.problems]), admitted.problems, strict=True):
             self.problem(name, _at_line(line, fault))
-        if admitted.values:
-            self._sources.append(Source(name, origin, _with_permissions(admitted.values)))
+        ordered = self._ordered_rules(filled, name)
+        if admitted.values or ordered:
+            own = _with_permissions(admitted.values)
+            for key, value in ordered.items():
+                _merge(own, key, value)
+            self._sources.append(Source(name, origin, own))
+
+    def _ordered_rules(self, values: Mapping[str, Any], name: str) -> dict[str, Any]:
+        """The rules in OpenCode 2's form, for all agents and for some, in the places of ours. Those that it cannot read ask."""
+        agents = {**obj(values.get("agent")), **obj(values.get("mode")), **obj(values.get("agents"))}
+        places = {"": values, **{agent: obj(value) for agent, value in agents.items()}}
+        found = {agent: value[ORDERED] for agent, value in places.items() if value.get(ORDERED) is not None}
+        for rows in found.values():
+            if not isinstance(rows, list) or not all(map(_is_ordered_rule, cast("list[Any]", rows))):
+                self.has_unread_rules = True
+                self.problem(name, f"`{ORDERED}` must be a list of {{action, resource, effect}}; an effect is allow, ask or deny")
+        of_agents = {agent: {ORDERED: rows} for agent, rows in found.items() if agent}
+        of_all = {ORDERED: found[""]} if "" in found else {}
+        return {**of_all, **({"agent": of_agents} if of_agents else {})}
 
     def _agents_in(self, folder: Path, origin: Origin) -> dict[str, Any]:
         """Read agents and modes by name, as in `agent`. One that cannot be read in full may have held rules."""
@@ -206,7 +226,11 @@ class ConfigReader:
                         places = (fault.path[2:] for fault in admitted.problems)  # below `agent` and its name
                         lines = (markdown.line_of(text, place) for place in places)
                         faults += tuple(map(_at_line, lines, admitted.problems))
-                        for key, value in obj(_with_permissions(admitted.values).get("agent")).items():
+                        ordered = self._ordered_rules({"agent": {name: values}}, str(path))
+                        for key, value in (
+                            *obj(_with_permissions(admitted.values).get("agent")).items(),
+                            *obj(ordered.get("agent")).items(),
+                        ):
                             _merge(agents, key, value)
                     if text is None or faults or "\ufffd" in text:
                         self.has_unread_rules = True
@@ -451,8 +475,14 @@ class _Merger:
                 _merge(self.values, key, value)
 
 
+def _is_ordered_rule(row: Any) -> bool:
+    return all(isinstance(obj(row).get(key), str) for key in ("action", "resource")) and obj(row).get("effect") in ACTIONS
+
+
 def _merge(into: dict[str, Any], key: str, value: Any) -> None:
     old = into.get(key)
+    if key == ORDERED and isinstance(old, list) and isinstance(value, list):
+        value = [*cast("list[Any]", old), *cast("list[Any]", value)]
     if isinstance(old, dict) and isinstance(value, dict):
         for inner_key, inner in cast("dict[str, Any]", value).items():
             _merge(cast("dict[str, Any]", old), inner_key, inner)

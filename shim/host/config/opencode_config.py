@@ -30,7 +30,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,7 @@ import structlog
 from shim.host.config import jsonc
 from shim.host.config.config_reader import (
     FILE_LIMIT_BYTES,
+    ORDERED,
     PLACEHOLDER,
     ConfigReader,
     Origin,
@@ -55,8 +56,8 @@ from shim.host.config.skills import Skill, SkillFolders
 from shim.host.files.roots import within
 from shim.lib import disk
 from shim.processes.child_environment import child_environment
-from universal.lib.jsonvalue import obj, text
-from universal.permissions import BUILD, MODES, PLAN, Rule, rules_from_config
+from universal.lib.jsonvalue import arr, obj, text
+from universal.permissions import BUILD, MODES, PLAN, Rule, combine, rules_from_config, rules_from_json
 from universal.sandbox import tighter_of
 from universal.setup import ConfigAgent
 from universal.slash_commands import ConfigCommand
@@ -234,6 +235,10 @@ def idle_keys(values: Mapping[str, Any], *, of_model: bool = True) -> tuple[str,
     return tuple(f"`{key}`" for key in keys)
 
 
+ACTION_NAMES = {"shell": "bash", "subagent": "task", "write": "edit", "patch": "edit", "multiedit": "edit"}
+"""Actions of OpenCode 2, and names of tools, whose permission has another name here."""
+
+
 def rules_of_values(values: Mapping[str, Any], mode: str = "") -> tuple[Rule, ...]:
     """Return the rules of a configuration in a mode: those for all agents, then those of the agent that the mode runs.
 
@@ -245,10 +250,28 @@ def rules_of_values(values: Mapping[str, Any], mode: str = "") -> tuple[Rule, ..
     is_own = mode not in MODES and any(mode in part for part in parts)
     name = mode if is_own or mode == PLAN else BUILD
     agents = [obj(part.get(name)) for part in parts]
-    rules = [rule for agent in agents for rule in rules_from_config(agent.get("permission"))]
     is_own_mode = mode in ("", name)
+
+    def select(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+        return tuple(rule for rule in rules if is_own_mode or rule.action != "allow")
+
     tools = rules_from_config(permissions_of_tools(obj(values.get("tools"))))
-    return (*tools, *rules_from_config(values.get("permission")), *(r for r in rules if is_own_mode or r.action != "allow"))
+    of_agents = select(rule for agent in agents for rule in rules_from_config(agent.get("permission")))
+    rules = (*tools, *rules_from_config(values.get("permission")), *of_agents)
+    ordered = (*_read_ordered(values), *select(rule for agent in agents for rule in _read_ordered(agent)))
+    return combine(rules, ordered) if rules else ordered
+
+
+def _read_ordered(values: Mapping[str, Any]) -> tuple[Rule, ...]:
+    """The rules in the form of OpenCode 2, whose actions have other names."""
+    rows = [obj(row) for row in arr(values.get(ORDERED))]
+    names = [ACTION_NAMES.get(text(row.get("action")), row.get("action")) for row in rows]
+    return rules_from_json(
+        [
+            {"permission": name, "pattern": row.get("resource"), "action": row.get("effect")}
+            for name, row in zip(names, rows, strict=True)
+        ]
+    )
 
 
 UNREAD = OpenCodeConfig({"permission": "ask"})

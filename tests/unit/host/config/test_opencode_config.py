@@ -446,12 +446,61 @@ def test_rules_that_can_be_read_are_not_faulty(tmp_path: Path, project: Path, te
         {"mode": {"build": {"permission": {"bash": "deny"}}}},
         {"mode": {"build": {"tools": {"bash": False}}}},
         {"permission": {"bash": "allow"}, "agent": {"build": {"permission": {"bash": "deny"}}}},
+        {"permissions": [{"action": "shell", "resource": "*", "effect": "deny"}]},
+        {
+            "permissions": [
+                {"action": "*", "resource": "*", "effect": "deny"},
+                {"action": "read", "resource": "*", "effect": "allow"},
+            ]
+        },
+        {"permissions": [{"action": "shell", "resource": "*", "effect": "deny"}], "permission": {"bash": "allow"}},
+        {"agents": {"build": {"permissions": [{"action": "shell", "resource": "*", "effect": "deny"}]}}},
+        {"agent": {"build": {"permissions": [{"action": "bash", "resource": "l*", "effect": "deny"}]}}},
     ],
 )
 def test_each_form_of_a_denial_counts(tmp_path: Path, project: Path, values: dict[str, object]) -> None:
     write(project / "opencode.json", json.dumps(values))
     rules = ConfigFiles(tmp_path / "nobody", {}).load(str(project)).project_rules()
     assert decide("bash", ("ls",), rules) == "deny"
+
+
+def rows(*texts: str) -> list[dict[str, str]]:
+    return [dict(zip(("action", "resource", "effect"), line.split(), strict=True)) for line in texts]
+
+
+def test_the_order_of_opencode_2s_rules_counts_over_all_sources(tmp_path: Path, project: Path) -> None:
+    """The form of OpenCode's present documentation: a list, in which the last match decides."""
+    write(project / "opencode.json", json.dumps({"permissions": rows("shell * ask", "shell ls allow", "* secret deny")}))
+    write(project / ".opencode" / "opencode.json", json.dumps({"permissions": rows("shell secret allow", "subagent x deny")}))
+    head = "permissions:\n  - action: edit\n    resource: 'a*'\n    effect: deny\n"
+    write(project / ".opencode" / "agents" / "careful.md", f"---\n{head}---\nBe careful.\n")
+    config = ConfigFiles(tmp_path / "nobody", {}).load(str(project))
+    rules, careful = config.project_rules(), config.project_rules("careful")
+    assert not config.has_unread_rules
+    assert [decide("bash", (line,), rules) for line in ("rm", "ls", "secret")] == ["ask", "allow", "allow"]
+    assert (decide("read", ("secret",), rules), decide("task", ("x",), rules)) == ("deny", "deny")
+    assert (decide("edit", ("a",), careful), decide("edit", ("a",), rules)) == ("deny", None)
+
+
+@pytest.mark.parametrize("older", ["allow", "deny", "ask"])
+@pytest.mark.parametrize("newer", ["allow", "deny", "ask"])
+def test_the_stricter_of_both_forms_of_a_rule_counts(tmp_path: Path, project: Path, older: str, newer: str) -> None:
+    values = {"permission": {"bash": older}, "permissions": rows(f"shell * {newer}")}
+    write(project / "opencode.json", json.dumps(values))
+    rules = ConfigFiles(tmp_path / "nobody", {}).load(str(project)).project_rules()
+    assert decide("bash", ("ls",), rules) == max(older, newer, key=("allow", "ask", "deny").index)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["deny", {"shell": "deny"}, ["x"], [{"action": "shell", "effect": "deny"}], rows("shell * denied"), [{"shell": "deny"}]],
+)
+def test_rules_of_opencode_2_that_cannot_be_understood_are_noticed(tmp_path: Path, project: Path, value: object) -> None:
+    for values in ({"permissions": value}, {"agents": {"x": {"permissions": value}}}):
+        write(project / "opencode.json", json.dumps(values))
+        config = ConfigFiles(tmp_path / "nobody", {}).load(str(project))
+        assert config.has_unread_rules
+        assert any("`permissions`" in problem.message for problem in config.problems)
 
 
 def test_permission_comes_after_tools(tmp_path: Path, project: Path) -> None:

@@ -31,6 +31,8 @@ _NAME = re.compile(r"[\w./@%+:,][\w./@%+:,-]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _PLAIN = re.compile(r"[\w./:@%+,=-]+")
 _SEPARATOR = re.compile(r"[;&|\n'\"`(){}]+")
+_LITERAL = re.compile(r"""["']([^"'\n]+)["']""")
+"""A text in code that is an argument: `python -c 'open(".env")'`."""
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _TIMEOUT_OPTION = re.compile(
     r"-k[0-9.]+[smhd]?|-s[A-Z0-9]+|--signal=[A-Z0-9]+|--kill-after=[0-9.]+[smhd]?|--foreground|--preserve-status"
@@ -175,13 +177,20 @@ class Proof:
         if program in tables.BUILT_INS or (program in Proof.WRAPPERS and program not in (*tables.SHELLS, "find")):
             return
         is_deleting = program == "find" and any(word.value == "-delete" for word in arguments)
-        self.writes_known = self.writes_known and not is_deleting
+        unpacks = tables.UNPACKERS.get(program)
+        words = [word.value for at, word in enumerate(arguments) if not at or word.value.startswith("-")] or [""]
+        is_unpacking = unpacks is not None and any(unpacks.fullmatch(word) or not unpacks.pattern for word in words)
+        self.writes_known = self.writes_known and not is_deleting and not is_unpacking
+        programs = {posixpath.basename(name).rstrip("0123456789.") for name in (program, *(word.value for word in arguments))}
+        runs_code = not programs.isdisjoint(tables.INTERPRETERS)
         is_reading_git = program == "git" and bool(arguments) and arguments[0].value in tables.GIT_READERS
         for word in arguments:
             names = {re.split("[=@:]", word.value)[-1], word.value} if "://" not in word.value else set[str]()
+            literals = _LITERAL.findall(word.value) if runs_code and word.is_quoted else []
+            in_code = [path for name in literals for path in self._locate(Word(name, name))]
             located = [path for name in sorted(names) if name and name[0] != "-" for path in self._locate(Word(name, name))]
-            self.maybe_read += () if program in tables.PATH_COMMANDS else located
-            self.maybe_written += () if program in tables.READERS or is_reading_git else located
+            self.maybe_read += in_code if program in tables.PATH_COMMANDS else (*located, *in_code)
+            self.maybe_written += () if program in tables.READERS or is_reading_git else (*located, *in_code)
         if max(len(self.maybe_read), len(self.maybe_written)) > HIDDEN_LIMIT:
             raise NotProvedError(TOO_MANY)
 

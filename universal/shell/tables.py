@@ -202,6 +202,21 @@ WALKERS = {
 WALKING_OPTIONS = ("--recursive", "--dereference-recursive", "--archive")
 WRITERS = word_set("mkdir mv rm rmdir shred tee touch truncate unlink")
 """Programs that write or remove each file among their arguments."""
+UNPACKERS: dict[str, re.Pattern[str]] = {
+    **dict.fromkeys(("patch", "unzip", "bsdtar", "unrar"), re.compile("")),
+    "tar": re.compile(r"-?\w*x\w*|--extract|--get"),
+    "cpio": re.compile(r"-\w*i\w*|--extract"),
+    "7z": re.compile("[xe]"),
+    "git": re.compile("apply|am"),
+}
+"""Programs that write files whose names stand in another file, with the first word, or an option, by which they do so."""
+INTERPRETERS = word_set(
+    """
+    awk bun deno elixir gawk groovy guile jshell julia lua luajit mawk mysql node osascript perl php psql pypy python racket
+    Rscript ruby sqlite swift tclsh
+    """
+)
+"""Programs that run code among their arguments, without the number of their version."""
 GIT_READERS = word_set("blame diff grep log ls-files rev-parse show status")
 """Subcommands of git that write no file of the project."""
 DIRECTORY_COMMANDS = frozenset({"cd", "pushd", "ls", "ll", "tree", "find", "fd", "mkdir", "rmdir", "du"})

@@ -320,9 +320,16 @@ LINES: dict[str, tuple[str, ...]] = {
     "ask": (
         "paste .env", "uv run cat .env", "curl -F f=@.env u", "node --env-file=.env a.js", "git show HEAD:.env", "git add .env",
         "openssl base64 -in .env", "cp a secrets/x", "sed -i s/a/b/ secrets/x", "python3 gen.py secrets/x",
+        "python3 -c 'print(open(\".env\").read())'", "node -e 'fs.readFileSync(\".env\")'", "ruby -e \"puts File.read('.env')\"",
+        "uv run python3.12 -c 'open(\".env\")'",
+        "awk 'BEGIN{while((getline l < \".env\")>0) print l}'", "python3 -c 'open(\"secrets/x\", \"w\")'",
+        "tar xf a.tar", "tar -C out -x -f a.tar", "unzip a.zip", "patch -p1 < a.patch", "git apply a.patch", "7z x a.7z",
         "dd if=a of=secrets/x", "git checkout -- secrets/x", "rm *", "for f in a; do cp $f secrets/x; done",
     ),
-    "allow": ("cat secrets/x", "ls secrets", "git diff secrets/x", "npm test", "rm a", "node a.js"),
+    "allow": ("cat secrets/x", "ls secrets", "git diff secrets/x", "npm test", "rm a", "node a.js", "tar cf a.tar src",
+        "git commit -m 'read \".env\"'", "grep '\".env\"' a", "echo '\".env\"'",
+        "curl -d '{\"file\": \".env\"}' http://h",
+        "python3 -c 'print(\"x\")'", "7z a a.7z src", "git log"),
 }  # fmt: skip
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import unquote
 
 from universal.events import PermissionData
@@ -107,7 +107,8 @@ def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access,
         other_tool = replace(_by_identity(agent, tool, view.input, meta, opaque), implied=True, again=True)
         accesses = (other_tool, *_bash("bash", view.input, meta, place, opaque))
     elif build is None:
-        accesses = (*_perhaps_opened(meta["named"], place, view.input), _by_identity(agent, tool, view.input, meta, opaque))
+        files = dict.fromkeys((*meta["named"], *(posixpath.join(cwd, file) for file in _files_in(arguments))))
+        accesses = (*_perhaps_opened(files, place, view.input), _by_identity(agent, tool, view.input, meta, opaque))
     else:
         accesses = build(tool, view.input, meta, place, opaque)
     if also := obj(meta.get("also")):  # its name is only a title, by which no call may be judged less strictly
@@ -386,9 +387,23 @@ def _places_in(row: Row, arguments: JsonObject, cwd: str) -> JsonObject:
     return {"named": named, "folders": [text(arguments.get(row.folder)) or cwd or ".", *named]}
 
 
-def _names_a_path(key: str) -> bool:
+def _files_in(value: Any, key: str = "") -> Iterator[str]:
+    """Find what may be files at any depth of the arguments of a tool of which only the name is known."""
+    if isinstance(value, Mapping):
+        for name, inner in cast("Mapping[str, Any]", value).items():
+            yield from _files_in(inner, name)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _files_in(inner, key)
+    elif isinstance(value, str) and value.startswith("file://"):
+        yield unquote(value.removeprefix("file://").removeprefix("localhost"))
+    elif isinstance(value, str) and value and _names_a_path(key, _PATH_WORDS | _ENDS):
+        yield value
+
+
+def _names_a_path(key: str, names: Collection[str] | None = None) -> bool:
     words = _WORD.findall(key)
-    return bool(words) and words[-1].lower() in _PATH_WORDS
+    return bool(words) and words[-1].lower() in (names or _PATH_WORDS)
 
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
@@ -398,6 +413,8 @@ _PATH_WORDS = frozenset(
     for end in ("", "s")
 ) | {"directory", "directories"}
 """The last word of the name of an argument that is a path."""
+_ENDS = frozenset({"source", "destination", "src", "dst", "dest", "target", "from", "to", "input", "output"})
+"""Such words of tools of MCP servers, which copy and move."""
 
 
 def _texts(value: Any) -> list[str]:

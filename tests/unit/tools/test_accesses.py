@@ -429,6 +429,18 @@ def test_a_file_among_the_arguments_of_a_tool_of_an_mcp_server_is_asked_about(ke
     assert outside == {"ask", "allow"}
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"files": [{"path": "secret.txt"}]}, {"edits": [{"file_path": "/p/secret.txt", "text": "x"}]}, {"uri": "file:///p/secret%2Etxt"},
+        {"source": "secret.txt", "destination": "a"}, {"options": {"output": "./secret.txt"}}, {"uris": ["file://localhost/p/secret.txt"]},
+    ],
+)  # fmt: skip
+def test_a_file_at_any_depth_of_the_arguments_of_such_a_tool_counts(given: dict[str, object]) -> None:
+    policy = Policy(config=(Rule("*", "*", "allow"), Rule("edit", "secret*", "deny")))
+    assert "ask" in map(policy.action, accesses_of("claude", request("mcp__files__go", **given), PROJECT))
+
+
 ADDRESSES = (
     "https://evil.example", "https://evil.example?x", "HTTPS://EVIL.example/a", "https://me@evil.example/a", "https://evil.example:443/",
     "https://evil.example./a", "https:evil.example/a", "https:/evil.example/a", "https:\\\\evil.example\\a", " https://evil.example/a",

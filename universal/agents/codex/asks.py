@@ -2,7 +2,7 @@
 
 Owns: the open asks. Each gets exactly one `resolved`: by our reply, by Codex's own (`serverRequest/resolved` without one), or
 at the end of its turn (Codex says `turn/completed` before it takes the request back) or of the process.
-"Always" is `acceptForSession`: nothing is written into the user's configuration of Codex.
+"Always" is kept by the server alone: Codex would not ask again where a rule has come to deny the same call.
 Source: recordings `*_ask_*`, `question`, `plan_mode`; the schema for permissions and elicitations (not recorded).
 """
 
@@ -35,7 +35,7 @@ class AsksPerson(Protocol):
         ...
 
 
-_DECISIONS: dict[Decision, str] = {"accept": "accept", "accept_for_session": "acceptForSession", "reject": "decline"}
+_DECISIONS: dict[Decision, str] = {"accept": "accept", "accept_for_session": "accept", "reject": "decline"}
 DECLINE, CANCEL = {"decision": "decline"}, {"decision": "cancel"}
 """Answers to the question about a command or a change: Codex goes on after the first, and ends its turn after the second."""
 _NO_ANSWER = "The user did not answer."
@@ -110,7 +110,7 @@ class Asks:
 
         def decide(decision: Decision) -> Json:
             granted = {} if decision == "reject" else {key: value for key, value in permissions.items() if value is not None}
-            return {"permissions": granted, "scope": "session" if decision == "accept_for_session" else "turn"}
+            return {"permissions": granted, "scope": "turn"}
 
         reason = get_text(request.params, "reason")
         arguments: Msg = {"permissions": permissions, "cwd": get_text(request.params, "cwd")}

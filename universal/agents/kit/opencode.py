@@ -144,11 +144,12 @@ class ServerAsks:
         return ask.origin.thread if ask is not None else None
 
     def reply(self, command: PermissionReply) -> Iterator[Output]:
-        """Answer a permission. Nothing if it is not open any more."""
+        """Answer a permission. Nothing if it is not open any more. "Always" is not passed on: it would beat a deny there."""
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return
-        body = {self.reply_key: REPLIES[command.decision], **({"message": command.message} if command.message else {})}
+        word = REPLIES["reject" if command.decision == "reject" else "accept"]
+        body = {self.reply_key: word, **({"message": command.message} if command.message else {})}
         yield self.send("POST", f"{ask.origin.path}/reply", body)
         reason = command.message if command.decision == "reject" else None
         yield self._asks.resolve_permission(ask, command.decision, reason)

@@ -312,7 +312,7 @@ def test_usage_is_of_the_turn_and_not_of_the_thread() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decision", "native"), [("accept", "accept"), ("accept_for_session", "acceptForSession"), ("reject", "decline")]
+    ("decision", "native"), [("accept", "accept"), ("accept_for_session", "accept"), ("reject", "decline")]
 )
 @pytest.mark.parametrize("id_", [0, "a"])
 def test_permissions_for_commands(decision: Any, native: str, id_: Any) -> None:
@@ -340,7 +340,7 @@ def test_more_permissions_are_granted_as_asked() -> None:
     wanted = {"network": {"enabled": True}, "fileSystem": None}
     for decision, expected in (
         ("accept", {"permissions": {"network": {"enabled": True}}, "scope": "turn"}),
-        ("accept_for_session", {"permissions": {"network": {"enabled": True}}, "scope": "session"}),
+        ("accept_for_session", {"permissions": {"network": {"enabled": True}}, "scope": "turn"}),
         ("reject", {"permissions": {}, "scope": "turn"}),
     ):
         (asked,) = facts(bench.ask(5, "item/permissions/requestApproval", permissions=wanted), EventType.PERMISSION_REQUESTED)

@@ -273,7 +273,7 @@ def test_an_abort_of_nothing() -> None:
     ("decision", "message", "body"),
     [
         ("accept", None, {"reply": "once"}),
-        ("accept_for_session", None, {"reply": "always"}),
+        ("accept_for_session", None, {"reply": "once"}),
         ("reject", None, {"reply": "reject"}),
         ("reject", "use printf", {"reply": "reject", "message": "use printf"}),
     ],

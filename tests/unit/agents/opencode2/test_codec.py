@@ -325,7 +325,7 @@ def test_a_retry_reopens_no_message() -> None:
 # --- asks ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("decision", "reply"), [("accept", "once"), ("accept_for_session", "always"), ("reject", "reject")])
+@pytest.mark.parametrize(("decision", "reply"), [("accept", "once"), ("accept_for_session", "once"), ("reject", "reject")])
 def test_a_permission_is_asked_by_open_code_1s_name_and_answered(decision: Any, reply: str) -> None:
     server = Server().with_prompt()
     server.event("permission.asked", id="per_1", action="shell", resources=["ls"], save=["ls *"])

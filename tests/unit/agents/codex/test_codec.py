@@ -311,9 +311,7 @@ def test_usage_is_of_the_turn_and_not_of_the_thread() -> None:
 # --- asks -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("decision", "native"), [("accept", "accept"), ("accept_for_session", "accept"), ("reject", "decline")]
-)
+@pytest.mark.parametrize(("decision", "native"), [("accept", "accept"), ("accept_for_session", "accept"), ("reject", "decline")])
 @pytest.mark.parametrize("id_", [0, "a"])
 def test_permissions_for_commands(decision: Any, native: str, id_: Any) -> None:
     bench = Bench().with_running_turn()

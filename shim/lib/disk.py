@@ -87,7 +87,12 @@ def put(path: str | Path, data: bytes, folders: Sequence[str], mode: int | None 
     """
     with _folder_above(path, folders, make=True) as (above, name):
         temporary = f".upload-{secrets.token_hex(8)}"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=above)
+        descriptor = os.open(
+            temporary,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+            0o666 if mode is None else mode,
+            dir_fd=above,
+        )
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
@@ -144,6 +149,21 @@ def head(path: str | Path, limit: int, folders: Sequence[str] = ()) -> tuple[byt
         if not is_regular(state):
             raise OSError(errno.EINVAL, "it is no regular file")
         return file.read(limit), state.st_size
+
+
+def read_small(path: str | Path, limit: int, folders: Sequence[str] = ()) -> bytes:
+    """Read a file of at most `limit` bytes, as `head`. Raises OSError for a larger one too."""
+    data, _ = head(path, limit + 1, folders)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"it has more than {limit} bytes")
+    return data
+
+
+def put_private(path: Path, text: str) -> None:
+    """Write a file that only this user may read, atomically, with missing folders above it. Follows a link. Raises OSError."""
+    private_folder(path.parent)
+    place = path.resolve()
+    put(place, text.encode(), (str(place.parent),), 0o600)
 
 
 def private_folder(folder: Path) -> None:

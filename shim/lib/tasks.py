@@ -1,12 +1,12 @@
-"""Helpers for asyncio's tasks, and for which named person a task works."""
+"""Helpers for asyncio's tasks: their errors, values that one makes for all, and for which named person a task works."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import ref
 
 T = TypeVar("T")
@@ -19,6 +19,49 @@ def retrieve_error(task: asyncio.Task[Any]) -> None:
     """
     if not task.cancelled():
         task.exception()
+
+
+async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
+    """Cancel tasks, and wait until they have ended. Their errors are not raised. None is no task."""
+    ending = [task for task in tasks if task is not None]
+    for task in ending:
+        task.cancel()
+    if ending:
+        await asyncio.wait(ending)
+
+
+class Lazy(Generic[T]):
+    """A value that is made for its first user, once, also if several users come at the same time.
+
+    In: `make`. If it raises, those who wait get its error, and the next one tries again.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
+        self._make = make
+        self._value: T | None = None
+        self._making: asyncio.Task[T] | None = None
+
+    @property
+    def value(self) -> T | None:
+        """The value, or None before it is made."""
+        return self._value
+
+    async def get(self) -> T:
+        """Return the value. A task of its own makes it, which goes on if the user that waits for it is cancelled."""
+        if self._value is not None:
+            return self._value
+        if self._making is None or self._making.done():
+            self._making = asyncio.create_task(self._keep(), name="make a lazy value")
+            self._making.add_done_callback(retrieve_error)
+        return await asyncio.shield(self._making)
+
+    async def cancel(self) -> None:
+        """End a making that runs. Returns when it has ended."""
+        await end_tasks(self._making)
+
+    async def _keep(self) -> T:
+        self._value = await self._make()
+        return self._value
 
 
 # --- whose doing ------------------------------------------------------------------------------------------------

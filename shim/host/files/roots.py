@@ -28,7 +28,14 @@ def within(path: str, roots: Iterable[str | PathLike[str]]) -> bool:
     if not allowed:
         return True
     place = os.path.realpath(path)
-    return any(place == root or place.startswith(root.rstrip(os.sep) + os.sep) for root in allowed)
+    return any(disk.is_inside(place, root) for root in allowed)
+
+
+def folders_down_to(directory: str) -> list[str]:
+    """Return the folders from the root of the repository down to the directory; it alone outside of git. Blocking."""
+    above = [Path(directory), *Path(directory).parents]
+    root = next((index for index, folder in enumerate(above) if disk.exists(folder / ".git")), 0)
+    return [str(folder) for folder in reversed(above[: root + 1])]
 
 
 def repository_of(directory: str) -> str:
@@ -38,8 +45,7 @@ def repository_of(directory: str) -> str:
 
 def repository_above(directory: str) -> str:
     """Return the root of a directory's repository without resolving links; the directory itself outside of git. Blocking."""
-    place = Path(directory)
-    return str(next((folder for folder in (place, *place.parents) if disk.exists(folder / ".git")), place))
+    return folders_down_to(directory)[0]
 
 
 @lru_cache(maxsize=256)

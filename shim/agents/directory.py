@@ -33,6 +33,7 @@ from shim.lib import disk
 from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, AgentNotFound, AgentStartFailed, StoreError
 from shim.lib.ids import Ids
+from shim.lib.tasks import end_tasks
 from shim.processes import process_family
 from shim.processes.agent_pipes import AgentProcess
 from shim.processes.child_environment import child_environment
@@ -90,7 +91,7 @@ def _settings_of_person(settings: SettingsFile) -> Mapping[str, Any]:
     """The person's own settings. Raises AgentStartFailed for those that cannot be read."""
     for source in map(Path, settings.sources):
         try:
-            return obj(jsonc.loads(_read(source)))
+            return obj(jsonc.loads(disk.read_small(source, OWN_LIMIT_BYTES).decode("utf-8")))
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, ValueError) as error:
@@ -99,16 +100,6 @@ def _settings_of_person(settings: SettingsFile) -> Mapping[str, Any]:
                 f"{source} cannot be read: {error}. Correct that file, then try again."
             ) from error
     return {}
-
-
-def _read(path: Path) -> str:
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
-        if not disk.is_regular(os.fstat(stream.fileno())):
-            raise OSError("it is no file")
-        data = stream.read(OWN_LIMIT_BYTES + 1)
-    if len(data) > OWN_LIMIT_BYTES:
-        raise OSError(f"it has more than {OWN_LIMIT_BYTES} bytes")
-    return data.decode("utf-8")
 
 
 # --- launch values ----------------------------------------------------------------------------------------------
@@ -268,11 +259,7 @@ class AgentDirectory:
 
         Running agents belong to the callers of `spawn`.
         """
-        tasks = list(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*self._asking.values())
         if self._owner and (orphans := await asyncio.to_thread(process_family.end_owned, self._owner)):
             log.info("agent.left_ended", count=orphans, why="they had not ended with their server")
 
@@ -607,7 +594,7 @@ class AgentDirectory:
         async def spawn(codec: Codec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
             return await self.spawn(self._agents[spec.name], LaunchOptions("", directory), codec, on_lines, on_exit)
 
-        codec = spec.make(self._ids.factory())
+        codec = spec.make(self._ids.new)
         if codec.catalogue is not None:  # the agent has a fixed catalogue
             tell(codec.catalogue)
             return

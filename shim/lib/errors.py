@@ -74,7 +74,6 @@ class BodyTooLarge(PayloadTooLarge):
 
     def __init__(self, method: str, path: str, limit_bytes: int) -> None:
         super().__init__(f"The body of {method} {path} is too large: at most {limit_bytes} bytes are accepted.", None)
-        self.limit_bytes = limit_bytes
 
 
 class RouteUnknown(RequestError):
@@ -82,8 +81,6 @@ class RouteUnknown(RequestError):
 
     def __init__(self, method: str, path: str) -> None:
         super().__init__(f"No such route: {method} {path}.")
-        self.method = method
-        self.path = path
 
 
 class MethodNotAllowed(RequestError):
@@ -92,8 +89,6 @@ class MethodNotAllowed(RequestError):
     def __init__(self, method: str, path: str, allowed: Iterable[str]) -> None:
         self.allowed = ", ".join(sorted(allowed))
         super().__init__(f"No such method: {method} {path}. Allowed here: {self.allowed}.")
-        self.method = method
-        self.path = path
 
 
 class HttpRefused(RequestError):
@@ -141,10 +136,8 @@ class MessageNotFound(NotFound):
 class PartNotFound(NotFound):
     """The message has no part with this id."""
 
-    def __init__(self, message_id: str, part_id: str | None) -> None:
+    def __init__(self, part_id: str | None) -> None:
         super().__init__(f"Part not found: {part_id}")
-        self.message_id = message_id
-        self.part_id = part_id
 
 
 class AnswerNotFound(NotFound):
@@ -152,7 +145,6 @@ class AnswerNotFound(NotFound):
 
     def __init__(self, message_id: str) -> None:
         super().__init__(f"The turn of {message_id} has ended without an answer.")
-        self.message_id = message_id
 
 
 class PermissionNotFound(NotFound):
@@ -217,7 +209,6 @@ class PairingTokenNotFound(NotFound):
 
     def __init__(self, token_id: str) -> None:
         super().__init__(f"No device has the id {token_id[:100]}. `opencode-shim pair list` shows the ids (GET /api/pair).")
-        self.token_id = token_id
 
 
 class ShareNotFound(NotFound):
@@ -232,7 +223,6 @@ class InspectorFileNotFound(NotFound):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"The inspector has no file {name[:100]!r}.")
-        self.name = name
 
 
 class PathNotFound(NotFound):
@@ -259,7 +249,6 @@ class SessionTerminated(Conflict):
 
     def __init__(self, session_id: str) -> None:
         super().__init__(f"Session {session_id} was terminated. It can be read; fork it or make a new one to go on.")
-        self.session_id = session_id
 
 
 class SessionExists(Conflict):
@@ -267,7 +256,6 @@ class SessionExists(Conflict):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"Session {name!r} exists already. Choose another id, or use it.")
-        self.name = name
 
 
 class PathExists(Conflict):
@@ -349,7 +337,6 @@ class OutsideRoots(Forbidden):
             f"{directory} is outside of the directories that this server may use. Whoever runs the server can add it: --roots,"
             " SHIM_ROOTS."
         )
-        self.directory = directory
 
 
 class HostNotAllowed(Forbidden):
@@ -360,7 +347,6 @@ class HostNotAllowed(Forbidden):
             f"This server does not answer to the name {host[:100]}. A web page could reach it under a name of its own, so"
             f" it knows its names. If this is one of them, start it with --allowed-hosts {name[:100]} (SHIM_ALLOWED_HOSTS)."
         )
-        self.host = host
 
 
 class OriginNotAllowed(Forbidden):
@@ -371,7 +357,6 @@ class OriginNotAllowed(Forbidden):
         super().__init__(
             f"Pages of {short_origin} may not use this server. If you trust them, start it with --cors {short_origin}."
         )
-        self.origin = origin
 
 
 class EmbeddingNotAllowed(Forbidden):
@@ -437,7 +422,6 @@ class GitTooSlow(GitRefused):
             f"git did not finish reading {directory} within {limit_s:g} seconds, so it was stopped. It may wait for a FIFO "
             "named .gitignore or .gitattributes, or for a mount that does not answer: remove it, then try again."
         )
-        self.directory = directory
 
 
 class GitInitFailed(GitRefused):
@@ -447,7 +431,6 @@ class GitInitFailed(GitRefused):
 
     def __init__(self, directory: str, output: str) -> None:
         super().__init__(f"git init failed in {directory}: {output}")
-        self.directory = directory
 
 
 class PatchRefused(GitRefused):
@@ -502,7 +485,6 @@ class AgentUnknown(RequestError):
 
     def __init__(self, name: str, names: Iterable[str]) -> None:
         super().__init__(f"There is no agent {name!r}. Known: {', '.join(names)}.")
-        self.name = name
 
 
 class AgentNotInstalled(RequestError):

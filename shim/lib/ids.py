@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from shim.lib.clock import Clock
@@ -107,9 +106,6 @@ class Ids:
         Every piece of text carries one, beside its position in the stream (`shim.stream.frame`), so it has no random tail.
         """
         return self.moments(1)[0]
-
-    def factory(self) -> Callable[[Literal["item", "permission", "question"]], str]:
-        return self.new
 
 
 def tied_id(kind: str, at_ms: int, number: int, seed: str) -> str:

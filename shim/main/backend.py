@@ -90,7 +90,6 @@ from universal.permissions import DirectoryRules, combine, rules_from_config, wi
 from universal.session.changes import LimitsReported, ServersReported, TurnEnded
 from universal.session.model import Session
 from universal.tools.accesses import Place
-from universal.unattended_policy import parse as parse_unattended
 
 AGENT_BYTES = 512 * 2**20
 """Bytes of memory for one agent, to say how many a server of a cluster can run."""
@@ -124,16 +123,7 @@ class Backend:
 
     def apply(self, settings: Settings) -> None:
         deps = self.services.sessions.deps
-        deps.abort_timeout_s = settings.abort_timeout_s
-        deps.idle_reap_s = settings.idle_reap_s
-        deps.max_sessions = settings.max_sessions
-        deps.max_queued_prompts = settings.max_queued_prompts
-        deps.steers = settings.steer
-        deps.continue_at_reset = settings.continue_at_reset
-        deps.native_sessions, deps.native_sessions_days = settings.native_sessions, settings.native_sessions_days
-        deps.max_cost, deps.max_turn_seconds = settings.max_cost, settings.max_turn_seconds
-        deps.trust_question_s = settings.trust_question_s
-        deps.unattended = parse_unattended(settings.unattended)
+        deps.settings = settings
         if deps.spares is not None:
             deps.spares.limit = _spare_limit(settings)
         self.hooks.replace(settings.hooks)
@@ -313,7 +303,7 @@ async def start(
         ids=ids,
         limit=_spare_limit(settings),
         trust=trust,
-        roots=tuple(map(str, settings.roots)),
+        roots=roots,
         config_refresh=config_refresh,
         config_rules=config_rules,
         setups=setups,
@@ -334,32 +324,20 @@ async def start(
             ChangeFeed(hub.bursts),
             agents,
             config_rules,
-            settings.abort_timeout_s,
-            settings.idle_reap_s,
+            settings,
             config_now=config.current,
             session_version=OPENCODE_VERSION,
-            max_sessions=settings.max_sessions,
-            max_queued_prompts=settings.max_queued_prompts,
-            steers=settings.steer,
-            continue_at_reset=settings.continue_at_reset,
-            native_sessions=settings.native_sessions,
-            native_sessions_days=settings.native_sessions_days,
-            max_cost=settings.max_cost,
-            max_turn_seconds=settings.max_turn_seconds,
             home=str(config.home),
             find_place=find_place,
-            roots=tuple(map(str, settings.roots)),
             snapshots=snapshots,
             feed=feed,
-            command_files=CommandFiles(environ, tuple(map(str, settings.roots))),
+            command_files=CommandFiles(environ, roots),
             local_offers=DirectoryOffers(agents, trust, config.current),
             setups=setups,
             trust=trust,
-            trust_question_s=settings.trust_question_s,
             listened=has_listeners,
             end_streams=end_void,
             config_refresh=config_refresh,
-            unattended=parse_unattended(settings.unattended),
             clean_up=clean_up,
             placement=member.placement,
             room=room,

@@ -25,7 +25,7 @@ from shim.lib.errors import (
     StoreError,
     StoreUnavailable,
 )
-from shim.lib.tasks import retrieve_error
+from shim.lib.tasks import end_tasks, retrieve_error
 from shim.sessions.index.session_entry import SessionEntry, entry_from_row
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.permissions.session_requests import SessionRequests
@@ -94,9 +94,7 @@ class OtherServers:
         self._task = asyncio.create_task(self._follow(), name="look at other servers")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await end_tasks(self._task)
         await self.remotes.close()
 
     async def delete(self, error: SessionElsewhere) -> None:

@@ -302,7 +302,7 @@ class _Driver:
 async def _one_process(directory: AgentDirectory, provider: str, project: str) -> tuple[float, float]:
     agent = directory.get(provider)
     assert agent is not None
-    driver = _Driver(agent.spec.make(Ids(SystemClock()).factory()))
+    driver = _Driver(agent.spec.make(Ids(SystemClock()).new))
     began = time.monotonic()
     driver.handle = await directory.spawn(agent, LaunchOptions("", project), driver.codec, driver.on_lines, driver.on_exit)
     try:

@@ -171,7 +171,7 @@ async def test_settings_that_are_reloaded_before_the_first_request_hold(tmp_path
     async with whole_server(tmp_path) as (client, app):
         apply_settings(app, app[SERVICES].settings.model_copy(update={"max_sessions": 1}))
         await client.get("/session", status=200)
-        assert app[SERVICES].sessions.deps.max_sessions == 1
+        assert app[SERVICES].sessions.deps.settings.max_sessions == 1
 
 
 async def test_a_drain_before_the_first_request_has_nothing_to_do(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def opencode1_events(reducer: Reducer, events: list[UniversalEvent]) -> list[Ope
 
 
 def fresh_codec() -> ClaudeCodec:
-    codec = ClaudeCodec(Ids(ManualClock()).factory())
+    codec = ClaudeCodec(Ids(ManualClock()).new)
     codec.send(Prompt("itm_1", "say it"))
     return codec
 

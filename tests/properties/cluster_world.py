@@ -36,6 +36,7 @@ from shim.faces.opencode1.routes.session import SessionPath
 from shim.lib.clock import Clock
 from shim.lib.errors import MessageExists, ServerLost, SessionElsewhere, SessionNotFound, ShimError, StoreError
 from shim.lib.ids import Ids
+from shim.lib.settings import Settings
 from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.history import checkpoints, journal_loader
 from shim.sessions.index.manager import SessionManager
@@ -327,8 +328,7 @@ class ClusterNode:
             changes,
             self.agents,
             lambda *_: DirectoryRules(),
-            5.0,
-            900.0,
+            Settings(),
             listened=lambda directory, session_id: not self.is_quiet or self.hub.has_reader(directory),
             end_streams=self._end_streams,
         )

@@ -19,6 +19,7 @@ from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.clock import ManualClock
 from shim.lib.errors import AgentError, AgentGone
 from shim.lib.ids import Ids
+from shim.lib.settings import Settings
 from shim.processes.handle import JudgeHost, refuse_host
 from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.index.manager import SessionManager
@@ -564,8 +565,7 @@ def world(store: Store | None = None, *, abort_timeout_s: float = 5.0) -> World:
         hub.changes,
         agents,
         lambda *_: DirectoryRules(tuple(rules)),
-        abort_timeout_s,
-        900.0,
+        Settings(abort_timeout_s=abort_timeout_s),
         session_version=OPENCODE_VERSION,
         config_now=lambda _: made.config,
     )

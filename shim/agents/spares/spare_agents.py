@@ -33,6 +33,7 @@ from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, OutsideRoots
 from shim.lib.ids import Ids
+from shim.lib.tasks import end_tasks
 from shim.processes.handle import AgentHandle, JudgeHost, OnExit, OnLines, refuse_host
 from shim.processes.holder_link import Hold
 from universal.codec import Codec, Fact, Output, WriteLine
@@ -327,9 +328,7 @@ class SpareAgents:
     async def close(self) -> None:
         """End all spares: CLOSE_S seconds, then they are killed."""
         self._is_closed = True
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
+        await end_tasks(self._keeper)
         self.drop(None)
         if self._ending:
             await asyncio.wait(self._ending, timeout=CLOSE_S)
@@ -546,7 +545,7 @@ class SpareAgents:
             variables=variables,
         )
         tape = None if self._new_tape is None else self._new_tape(agent, options)
-        codec = agent.spec.make(self._ids.factory() if tape is None else tape.new_id)
+        codec = agent.spec.make(self._ids.new if tape is None else tape.new_id)
         if tape is not None:
             tape.listen(codec)
         return Spare(agent, options, codec, state, tree, tape=tape, started_ms=self._clock.now_ms(), on_loss=self._lose)

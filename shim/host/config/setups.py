@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 from shim.host.config import skills
 from shim.host.config.instruction_files import InstructionFiles, InstructionTexts
@@ -21,6 +21,9 @@ from universal.agent_spec import AgentSpec
 from universal.lib.jsonvalue import arr, obj, text
 from universal.permissions import combine, decide
 from universal.setup import NO_AGENT, TOOLS_SERVER, DirectorySetup, McpServer
+
+if TYPE_CHECKING:
+    from shim.host.plugins.plugin_hosts import PluginHosts
 
 SERVERS_LIMIT = 100
 """Maximum MCP servers that clients may add to one directory."""
@@ -41,45 +44,6 @@ class _Changes:
     switches: dict[str, bool] = field(default_factory=dict[str, bool])
 
 
-class PluginVerdict(NamedTuple):
-    """What plugins say of a call. `refusal`: why they refuse it, or ""; `missing`: plugins that could not be loaded."""
-
-    refusal: str = ""
-    missing: tuple[str, ...] = ()
-
-
-class Plugins(Protocol):
-    """What runs the person's own tools and plugins (`shim.host.plugins.plugin_hosts`)."""
-
-    def look(self, directory: str, config: OpenCodeConfig) -> object:
-        """Look which files there are. Blocking. Returns a value that changes with them."""
-        ...
-
-    def server(self, directory: str, *, with_project: bool) -> McpServer | None:
-        """The MCP server of a directory's tools and plugins; None if it has none."""
-        ...
-
-    def has_plugins(self, directory: str, *, with_project: bool) -> bool:
-        """Whether a directory has plugins, which may refuse calls."""
-        ...
-
-    def wake(self, directory: str, *, with_project: bool) -> None:
-        """Start what runs the tools and plugins, if there are any."""
-        ...
-
-    async def before(self, directory: str, call: Mapping[str, Any], *, with_project: bool) -> PluginVerdict:
-        """Show a call to the plugins, once they are loaded."""
-        ...
-
-    async def variables(self, directory: str, shell: Mapping[str, Any], *, with_project: bool) -> Mapping[str, str]:
-        """The variables that the plugins give to a shell."""
-        ...
-
-    def idle_hooks(self, directory: str, *, with_project: bool) -> tuple[str, ...]:
-        """The hooks of loaded plugins that nothing here calls."""
-        ...
-
-
 class Setups:
     """The set-ups of all directories.
 
@@ -91,7 +55,7 @@ class Setups:
         self,
         current: Callable[[str], OpenCodeConfig] = lambda _: NOTHING,
         files: InstructionFiles | None = None,
-        plugins: Plugins | None = None,
+        plugins: PluginHosts | None = None,
         formatters: Formatters | None = None,
     ) -> None:
         self._files = files

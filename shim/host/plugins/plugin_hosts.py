@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 import structlog
 
 from shim.host.config.opencode_config import OpenCodeConfig
-from shim.host.config.setups import PluginVerdict
-from shim.host.trust.project_settings import folders_of
+from shim.host.files.roots import folders_down_to
 from shim.lib import disk
+from shim.lib.tasks import end_tasks
 from shim.processes import child_process
 from shim.processes.aliases import find_program
 from shim.processes.child_environment import child_environment
@@ -88,7 +88,7 @@ def find_files(directory: str, folder: Path, config: OpenCodeConfig) -> tuple[Pl
     """List the tools and plugins of a directory: the person's own, and those with the project's. Blocking."""
     tools, plugins = _sources(str(folder))
     personal = _plugin_files(tools, plugins, config.personal_values, directory)
-    for place in [f"{above}/.opencode" for above in folders_of(directory)]:
+    for place in [f"{above}/.opencode" for above in folders_down_to(directory)]:
         if disk.is_folder(place):
             more_tools, more_plugins = _sources(place)
             tools, plugins = (*tools, *more_tools), (*plugins, *more_plugins)
@@ -222,6 +222,13 @@ class _Host:
             self.writer = None
         if self.process is not None:
             await child_process.end(self.process)
+
+
+class PluginVerdict(NamedTuple):
+    """What plugins say of a call. `refusal`: why they refuse it, or ""; `missing`: plugins that could not be loaded."""
+
+    refusal: str = ""
+    missing: tuple[str, ...] = ()
 
 
 class PluginHosts:
@@ -379,7 +386,7 @@ class PluginHosts:
         url, headers = self._address()
         lines = {
             "directory": host.directory,
-            "worktree": folders_of(host.directory)[0],
+            "worktree": folders_down_to(host.directory)[0],
             "socket": host.socket,
             "packages": str(self._packages),
             "version": self._version,
@@ -412,7 +419,5 @@ class PluginHosts:
         task.add_done_callback(self._endings.discard)
 
     async def _end(self, host: _Host) -> None:
-        if host.starting is not None:
-            host.starting.cancel()
-            await asyncio.wait({host.starting})
+        await end_tasks(host.starting)
         await host.end()

@@ -90,18 +90,14 @@ class Drain:
                 if (spares := self._sessions.deps.spares) is not None:
                     spares.limit = 0
                     spares.drop(None)
-                await self._finish_turns()
+                while await self._give_up_idle():  # until all turns have ended
+                    pass
         except TimeoutError:
             pass
         finally:
             waited_s = round(asyncio.get_running_loop().time() - began, 1)
             await self._give_up(waited_s)
             log.info("drain.done", seconds=waited_s)
-
-    async def _finish_turns(self) -> None:
-        """Wait for the end of all turns, and give up each session that has none."""
-        while await self._give_up_idle():
-            pass
 
     async def _give_up_idle(self) -> bool:
         """Give up the sessions without a turn, or wait for the end of one. Returns whether there are more."""

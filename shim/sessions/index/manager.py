@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from typing import Any, Unpack
+from typing import Unpack
 
 import structlog
 
@@ -30,7 +30,7 @@ from shim.lib.errors import (
     StoreUnavailable,
 )
 from shim.lib.ids import slug
-from shim.lib.tasks import doer, retrieve_error
+from shim.lib.tasks import doer, end_tasks, retrieve_error
 from shim.sessions.agent_tokens import RULES
 from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.history import checkpoints
@@ -119,11 +119,7 @@ class SessionManager:
 
     async def close(self) -> None:
         await asyncio.gather(self.others.close(), self._removals.close())
-        tasks: list[asyncio.Task[Any]] = [*self._loading.values(), *(() if self._reaper is None else (self._reaper,))]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*self._loading.values(), self._reaper)
         spares = () if self.deps.spares is None else (self.deps.spares.close(),)
         left = [actor for actor in self.index.actors() if lost_turns.leave(actor, self.deps.tapes)]
         ended = [actor for actor in self.index.actors() if actor not in left]
@@ -144,7 +140,7 @@ class SessionManager:
 
     def reap(self, now_ms: int) -> int:
         """End agents that have been idle for long. Returns their number."""
-        limit, work_limit = now_ms - int(self.deps.idle_reap_s * 1000), now_ms - int(BACKGROUND_S * 1000)
+        limit, work_limit = now_ms - int(self.deps.settings.idle_reap_s * 1000), now_ms - int(BACKGROUND_S * 1000)
         idle = [actor for actor in self.index.actors() if actor.alive and actor.last_active_ms < limit]
         return sum(actor.reap(keeps_work=actor.last_active_ms >= work_limit) for actor in idle)
 
@@ -253,8 +249,8 @@ class SessionManager:
         above = self.index.find_record(record.parent_id) if record.parent_id else None
         owner = doer() or (above.owner if above is not None else "")
         record = replace(record, owner=owner, metadata=without_owner(record.metadata))
-        if len(self.index) >= self.deps.max_sessions:
-            raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
+        if len(self.index) >= self.deps.settings.max_sessions:
+            raise LimitReached("max_sessions", self.deps.settings.max_sessions, "There are too many sessions: delete some.")
         name = agent_name or self.deps.agents.default().spec.name
         facts = {**({"fork": fork_json(fork)} if fork is not None else {}), **({DELEGATED: True} if is_delegated else {})}
         entry = SessionEntry(record, name, {}, facts=facts)

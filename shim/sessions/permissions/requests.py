@@ -15,8 +15,8 @@ from typing import Literal, Protocol
 import structlog
 from pydantic import TypeAdapter
 
-from shim.host.config.setups import PluginVerdict
 from shim.host.files.search import forbidden_below
+from shim.host.plugins.plugin_hosts import PluginVerdict
 from shim.sessions.permissions.unattended_policy import Timer
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState

@@ -120,7 +120,7 @@ class SessionRequests:
         entry = self._index.get(session_id)
         if entry.actor is not None:
             return entry.actor.unattended_policy
-        return unattended_policy_of_session(entry.current_record) or self._deps.unattended
+        return unattended_policy_of_session(entry.current_record) or self._deps.unattended_policy
 
     def waiting_since_ms(self, session_id: str) -> int | None:
         """When the oldest open request of a session and its subagents was made, or None."""

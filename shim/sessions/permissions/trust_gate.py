@@ -178,5 +178,5 @@ def trust_gate(deps: SessionDeps, state: SessionState, directory: str, rules: Ru
         rules=rules,
         listened=deps.listened,
         new_id=lambda: deps.ids.new("question"),
-        wait_s=deps.trust_question_s,
+        wait_s=deps.settings.trust_question_s,
     )

@@ -13,8 +13,6 @@ from shim.host.trust.project_settings import ProjectSettings
 from universal.agent_spec import AgentSpec
 from universal.events import Question, QuestionData, QuestionOption
 
-QUESTION_S = 120.0
-"""Seconds for an answer; the default of the setting `trust_question_s`."""
 SHOWN = 12
 """Entries that the question lists; the command line lists all."""
 TRUST = "Trust this project"

@@ -65,7 +65,7 @@ class Cap:
     def begin(self, caps: Caps | None) -> None:
         """Note that the agent gets a prompt with these caps."""
         self._prompt = caps or NONE
-        if caps is None and not (self._state.session.record.metadata or self._deps.max_turn_seconds):
+        if caps is None and not (self._state.session.record.metadata or self._deps.settings.max_turn_seconds):
             return
         if self._prompt.max_cost:
             self._agreed["prompt"] = self._costs()
@@ -87,7 +87,7 @@ class Cap:
     def _limit(self, key: str) -> float:
         """The session's cap, else the server's; for a turn's seconds the prompt's comes first."""
         own = (self._state.session.record.metadata or {}).get(key)
-        limit = own if isinstance(own, int | float) else getattr(self._deps, key)
+        limit = own if isinstance(own, int | float) else getattr(self._deps.settings, key)
         return self._prompt.max_turn_seconds or limit if key == SECONDS else limit
 
     def _due(self) -> Iterator[tuple[str, float, str]]:
@@ -106,8 +106,8 @@ class Cap:
 
     def is_reached(self) -> bool:
         """Whether a person must be asked before the agent gets a prompt."""
-        deps, metadata = self._deps, self._state.session.record.metadata
-        has_caps = metadata or deps.max_cost or deps.max_turn_seconds
+        settings, metadata = self._deps.settings, self._state.session.record.metadata
+        has_caps = metadata or settings.max_cost or settings.max_turn_seconds
         return self._open is not None or (bool(has_caps) and next(self._due(), None) is not None)
 
     def look(self) -> None:

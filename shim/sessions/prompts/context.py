@@ -68,11 +68,6 @@ def missed_context(
     return MissedContext(text, tuple(ids), _handover(session, agent, ids, title_of, cut=size > CONTEXT_LIMIT_CHARS))
 
 
-def forget(session: Session, agent: str) -> None:
-    """Note that an agent begins a new conversation, and knows no earlier message."""
-    session.messages.forget(agent)
-
-
 def _handover(session: Session, agent: str, ids: Sequence[str], title_of: Callable[[str], str], *, cut: bool) -> str:
     """The sentence for the person. Empty if `agent` itself gave the last of these answers, as in a fork of its session."""
     infos = (message.info for id_ in reversed(ids) if (message := session.messages.peek(id_)) is not None)

@@ -49,7 +49,7 @@ class LimitWait:
 
     def may_wait(self, details: Mapping[str, Any] | None) -> bool:
         """Whether an error is a used up limit after whose reset the turn goes on. In: its `details`."""
-        limit = whole((self._state.session.record.metadata or {}).get(KEY), self._deps.continue_at_reset)
+        limit = whole((self._state.session.record.metadata or {}).get(KEY), self._deps.settings.continue_at_reset)
         is_limit = bool(details) and whole(obj(details).get("resets_at")) > 0
         return (
             is_limit and self._count < limit and self._state.machine.state == "running" and self._dispatcher.current is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from shim.lib.errors import AgentError
 from shim.sessions.permissions.unattended_policy import Caps
 from shim.sessions.session.native_sessions import NativeSession
 from universal.codec import Prompt
@@ -53,10 +52,6 @@ class PendingPrompt:
     def waits_for_all(self) -> bool:
         """True if it waits for all others (`delivery` "queue" of OpenCode 2). Others go before such prompts."""
         return self.user_prompt.details.delivery == "queue"
-
-    def require_choice(self) -> None:
-        if self.refused:
-            raise AgentError(self.refused)
 
     def with_choice(self, agent: str, model: str | None, choice: ModelChoice) -> PendingPrompt:
         """The prompt for another agent or model. `model`: for the agent; `choice`: for the message."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,15 +16,15 @@ from shim.agents.directory import Agent
 from shim.agents.login_signs import place
 from shim.agents.sandboxes import bounds, held_keys, level_of, may_be_held, sandbox_notice, sight_here
 from shim.agents.spares.agent_room import WAIT_S
-from shim.host.trust.project_settings import folders_of
+from shim.host.files.roots import folders_down_to
 from shim.lib import disk
 from shim.lib.errors import AgentError, AgentNotFound, SessionElsewhere, StoreError
 from shim.sessions.permissions.requests import gaps_notice
 from shim.sessions.prompts import context
 from shim.sessions.prompts.cap import PromptGate
-from shim.sessions.prompts.output_schema import with_schema
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_queue import PromptQueue
+from shim.sessions.prompts.structured_answers import with_schema
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.exit_errors import start_error, work_ended
 from shim.sessions.session.native_sessions import NativeSession, note_native_session
@@ -358,7 +357,8 @@ class PromptDispatcher:
         self._session.apply(Input.FAILED)
 
     async def _start_agent(self, pending: PendingPrompt) -> None:
-        pending.require_choice()
+        if pending.refused:
+            raise AgentError(pending.refused)
         key, room = pending.prompt.key, self._deps.room
         if not await room.enter(self._state.id, is_wanted=lambda: self.waiting_key == key, on_wait=self._show_wait):
             return
@@ -390,7 +390,7 @@ class PromptDispatcher:
         rules = (*self._rules.policy(self._state, chosen[0]).for_agent(), *setup.guard_rules)
         options = replace(options, rules=rules, project_settings=self.has_project_settings, setup=setup, bounds=held)
         if not options.resume:
-            context.forget(self._state.session, name)
+            self._state.session.messages.forget(name)  # it begins a new conversation
         if await self._process.start(agent, options):
             self._session.on_start(name, options.resume)
             self._notify_gaps(agent, unheld_why)
@@ -423,7 +423,7 @@ class PromptDispatcher:
 
     def empty_answer(self) -> ErrorData | None:
         """Return the error of an answer with nothing in it, or None. A command of the agent may end without a word."""
-        pending = self._queue.pending.get(self.current_key or "")
+        pending = self.current
         if pending is None or pending.prompt.compact or pending.prompt.text.lstrip().startswith(COMMAND_SIGNS):
             return None
         agent = self._deps.agents.get(pending.agent)
@@ -478,19 +478,18 @@ def may_run(calls: HeldCalls, directory: str, environ: Mapping[str, str]) -> boo
     """Whether a settings file may name such a program: it has one of the words, or cannot be read. Blocking."""
     words = [word.encode() for word in calls.words]
     own = (place(path, environ) for path in calls.own_files)
-    project = (Path(folder, name) for folder in folders_of(directory) for name in calls.files)
+    project = (Path(folder, name) for folder in folders_down_to(directory) for name in calls.files)
     return any(path is not None and _mentions(path, words) for path in (*own, *project))
 
 
 def _mentions(path: Path, words: list[bytes]) -> bool:
     try:
-        with disk.open_file(Path(os.path.realpath(path))) as (file, state):
-            data = file.read(FILE_LIMIT_BYTES + 1) if disk.is_regular(state) else None
+        data = disk.read_small(path, FILE_LIMIT_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return False
     except (OSError, ValueError):
         return True
-    return data is None or len(data) > FILE_LIMIT_BYTES or any(word in data for word in words)
+    return any(word in data for word in words)
 
 
 # --- answer ----------------------------------------------------------------------------------------------
@@ -614,7 +613,7 @@ class Offers:
             pending = self._queue.pending.get(waiting[0])
             if pending is None or waiting[0] in self._declined or not _joins(pending, answered):
                 return
-            if not (pending.user_prompt.details.delivery or self._deps.steers):
+            if not (pending.user_prompt.details.delivery or self._deps.settings.steer):
                 return
             key = pending.prompt.key
             self._turn.apply(Input.OFFERED, key)

@@ -32,7 +32,7 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
     await manager.deps.store.require_writable(session_id)
     actor = await manager.actor(session_id)
     state = actor.main
-    if reply and len(actor.prompt_queue.pending) >= (limit := manager.deps.max_queued_prompts):
+    if reply and len(actor.prompt_queue.pending) >= (limit := manager.deps.settings.max_queued_prompts):
         raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
     if reply and manager.deps.quotas is not None:
         await manager.deps.quotas.check(session_id)

@@ -276,7 +276,7 @@ class SessionActor:
     @property
     def unattended_policy(self) -> UnattendedPolicy:
         """The policy for unanswered requests: of the last prompt, else of the session, else of the server."""
-        return self.dispatcher.unattended or unattended_policy_of_session(self.main.session.record) or self.deps.unattended
+        return self.dispatcher.unattended or unattended_policy_of_session(self.main.session.record) or self.deps.unattended_policy
 
     def place(self) -> Place:
         """The place of the agent's calls. It is found before an agent starts."""
@@ -471,13 +471,13 @@ class SessionActor:
         elif not self.process.is_alive:
             self.apply(Input.EXIT)
         else:
-            self.abort_timer = asyncio.get_running_loop().call_later(self.deps.abort_timeout_s, self.on_abort_timeout)
+            self.abort_timer = asyncio.get_running_loop().call_later(self.deps.settings.abort_timeout_s, self.on_abort_timeout)
             self.process.send(Interrupt())
 
     def on_abort_timeout(self) -> None:
         """The agent has not stopped in time."""
         self.abort_timer = None
-        log.warning("turn.abort_timed_out", session_id=self.main.id, after_s=self.deps.abort_timeout_s)
+        log.warning("turn.abort_timed_out", session_id=self.main.id, after_s=self.deps.settings.abort_timeout_s)
         self.apply(Input.ABORT_TIMEOUT)
 
     # --- from the agent --------------------------------------------------------------------------------------
@@ -579,8 +579,8 @@ class SessionActor:
                 self.limit.begin(details)
                 return
             is_done = signal.input is Input.DONE and self.main.machine.state != "aborting"
-            if must_ask_again(self.main, self.prompt_queue, self.dispatcher, signal.metadata, is_done=is_done):
-                return
+            if must_ask_again(self.main, self.prompt_queue, self.dispatcher.current, signal.metadata, is_done=is_done):
+                return self.dispatcher.dispatch_again()
             if is_done and (empty := self.dispatcher.empty_answer()) is not None:
                 self.main.record(EventType.ERROR, empty)
                 signal = replace(signal, input=Input.FAILED, error={"message": empty.message, "code": empty.code})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import NamedTuple, Protocol, get_args
 
 from shim.agents.command_files import CommandFiles
 from shim.agents.directory import AgentDirectory
@@ -20,9 +20,10 @@ from shim.host.terminals.shell_command import Enclose, leave_command
 from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.clock import Clock
 from shim.lib.ids import Ids
+from shim.lib.settings import Settings
 from shim.sessions.agent_tokens import AgentTokens
 from shim.sessions.feed import ChangeFeed, Feed
-from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
+from shim.sessions.permissions.trust_question import TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
 from shim.sessions.placement import Placement
 from shim.sessions.session.tape import Tapes
@@ -31,7 +32,7 @@ from universal.permissions import DirectoryRules
 from universal.refusals import Kind
 from universal.sandbox import Level
 from universal.tools.accesses import Place
-from universal.unattended_policy import WAIT, UnattendedPolicy
+from universal.unattended_policy import UnattendedPolicy, parse
 
 
 class Usage(NamedTuple):
@@ -77,7 +78,7 @@ async def _refresh_nothing(_directory: str) -> None:
 
 @dataclass(slots=True)
 class SessionDeps:
-    """All injected dependencies. Only limits and times change, at a reload of the settings (`shim.main.app`).
+    """All injected dependencies.
 
     `config_now` returns a directory's configuration as last read. `config_rules` returns its permission rules in a mode, as they
     are now, or as they were in an earlier configuration."""
@@ -88,24 +89,18 @@ class SessionDeps:
     changes: ChangeFeed
     agents: AgentDirectory
     config_rules: Callable[[str, str, OpenCodeConfig | None], DirectoryRules]
-    abort_timeout_s: float
-    idle_reap_s: float
+    settings: Settings
+    """Only `LIVE` ones change, at a reload (`shim.main.app`)."""
     config_now: Callable[[str], OpenCodeConfig | None] = lambda _: None
     feed: Feed = field(default_factory=Feed)
     session_version: str = ""
     """The version in a new session's record: that of OpenCode."""
-    max_sessions: int = 100_000
-    max_queued_prompts: int = 100
-    steers: bool = True
-    """Whether a prompt whose client does not say so reaches a working agent, if that can take it in."""
     home: str = "~"
     """The person's home, for `~/` in patterns and paths."""
     find_project: Callable[[str], Awaitable[Identity | None]] = _no_project
     """Returns the project that a directory is in now. None: that which its sessions were made in."""
     find_place: Callable[[str], Awaitable[Place]] = _place_as_written
     """Finds the place of a session's calls (`Place`). Awaited before an agent starts."""
-    roots: tuple[str, ...] = ()
-    """Directories that attached files must lie in; empty: anywhere."""
     snapshots: Callable[[str], Snapshots | None] = lambda _directory: None
     """Returns the snapshots of a directory, or None if they are switched off (`snapshot: false` in its configuration)."""
     command_files: CommandFiles | None = None
@@ -117,24 +112,12 @@ class SessionDeps:
     trust: ProjectTrust | None = None
     """Decides whether a project's settings may be used. None: they always may."""
     trust_questions: TrustQuestions = field(default_factory=TrustQuestions)
-    trust_question_s: float = QUESTION_S
-    """Seconds for a person to answer whether a project is trusted."""
     listened: Callable[[str, str], bool] = lambda _directory, _session_id: True
     """Whether a connected client could show a question of this session in this directory."""
     end_streams: Callable[[str], object] = lambda _directory: None
     """Ends the streams that get a directory's events, and lets their clients read everything anew: some events are void."""
     config_refresh: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Reads a directory's configuration again if its files have changed. Awaited before an agent's start and each prompt."""
-    continue_at_reset: int = 0
-    """How often a turn that has hit a limit of the person's plan goes on when that resets, if the session does not say."""
-    native_sessions: Literal["off", "search", "list"] = "search"
-    native_sessions_days: int = 30
-    """Which lists of sessions show conversations of agents' own programs, and those of how many days."""
-    max_cost: float = 0.0
-    max_turn_seconds: float = 0.0
-    """USD for a session and seconds for a turn, after which a person is asked, if the session does not say; 0: never."""
-    unattended: UnattendedPolicy = WAIT
-    """The policy for unanswered requests, if neither the prompt nor the session has one."""
     clean_up: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Ends processes that a dead server has left behind. In: the server's id."""
     placement: Placement = field(default_factory=Placement)
@@ -156,3 +139,13 @@ class SessionDeps:
     """What sandboxes have refused since the server's start, as far as that is known, by kind."""
     call_later: Callable[[float, Callable[[], None]], Timer] = call_later
     """Calls a function after a delay, to reject a request."""
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Directories that attached files must lie in; empty: anywhere."""
+        return tuple(map(str, self.settings.roots))
+
+    @property
+    def unattended_policy(self) -> UnattendedPolicy:
+        """The policy for unanswered requests, if neither the prompt nor the session has one."""
+        return parse(self.settings.unattended)

@@ -427,7 +427,7 @@ class _Replay:
         actor.offers.restore(self._said["offers"])
         actor.limit.restore(self._said["limit"])
         if main.machine.state is State.ABORTING:
-            loop, after_s = asyncio.get_running_loop(), self._deps.abort_timeout_s
+            loop, after_s = asyncio.get_running_loop(), self._deps.settings.abort_timeout_s
             actor.abort_timer = loop.call_later(after_s, actor.on_abort_timeout)
         if waiting:
             actor.dispatcher.dispatch(waiting)

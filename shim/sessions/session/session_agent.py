@@ -10,8 +10,8 @@ from typing import Protocol
 import structlog
 
 from shim.agents.directory import Agent
-from shim.host.config.setups import PluginVerdict
 from shim.host.files.formatters import FormattedFile
+from shim.host.plugins.plugin_hosts import PluginVerdict
 from shim.host.terminals.host_calls import HostCalls
 from shim.lib.errors import AgentError
 from shim.processes.handle import AgentHandle, OnExit, OnLines
@@ -169,7 +169,7 @@ class SessionAgent:
         tapes, tape = self._deps.tapes, self.tape
         if tapes is None or tape is None or not tapes.may_hold(tape, agent, options):
             self.tape = tape = exchange(tape)
-        codec = agent.spec.make(self._deps.ids.factory() if tape is None else tape.new_id)
+        codec = agent.spec.make(self._deps.ids.new if tape is None else tape.new_id)
         if tape is not None:
             tape.listen(codec)
         self.codec, self.agent, self.is_untried = codec, agent.spec.name, False  # it may write or exit before spawn returns

@@ -15,7 +15,7 @@ from contextlib import nullcontext, suppress
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shim.agents.directory import Agent
 from shim.host.files.roots import require
@@ -24,7 +24,7 @@ from shim.lib import disk
 from shim.lib.clock import DAY_MS
 from shim.lib.errors import InvalidRequest, ShimError
 from shim.lib.ids import slug
-from shim.lib.tasks import retrieve_error
+from shim.lib.tasks import end_tasks, retrieve_error
 from shim.processes.answers import ask
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.native_sessions import NativeSession
@@ -93,10 +93,7 @@ class NativeSessions:
         self._room = asyncio.Semaphore(PROGRAMS)
 
     async def close(self) -> None:
-        tasks: list[asyncio.Task[Any]] = [*self._reading.values(), *self._opening.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._reading.values(), *self._opening.values())
 
     async def records(self, directory: str, search: str | None) -> Sequence[SessionRecord]:
         """What a list shows of a directory beside the sessions, as records without a session, the newest first.
@@ -104,7 +101,8 @@ class NativeSessions:
         Each conversation once, and none that has a session.
         """
         deps = self._manager.deps
-        if deps.native_sessions == "off" or not (search or deps.native_sessions == "list") or deps.store.ownership.sessions_move:
+        which = deps.settings.native_sessions
+        if which == "off" or not (search or which == "list") or deps.store.ownership.sessions_move:
             return ()
         agents = [agent for agent in deps.agents.usable() if agent.spec.abilities.conversations is not None]
         project = await deps.find_project(directory)
@@ -156,7 +154,7 @@ class NativeSessions:
         found: list[StoredSession] = []
         with suppress(ShimError):  # an agent that does not start has no list
             async with self._room if store is not None and not store.files else nullcontext():
-                found = await stored_sessions(self._manager, agent, directory, deps.native_sessions_days)
+                found = await stored_sessions(self._manager, agent, directory, deps.settings.native_sessions_days)
         self._lists[agent.spec.name, directory] = deps.clock.now_ms(), [one.own for one in found]
         while len(self._lists) > LISTS:
             self._lists.popitem(last=False)
@@ -254,7 +252,7 @@ async def open_stored(
             own = store.reader().read(rows)
             own = own._replace(updated_ms=int(state.st_mtime * 1000)) if own is not None else None
         is_here = own is not None and own.directory == directory
-        return own, [*store.reader().events(rows, manager.deps.ids.factory())] if is_here else []
+        return own, [*store.reader().events(rows, manager.deps.ids.new)] if is_here else []
 
     told = () if store.files else await _ask_program(manager, agent, directory, id_)
     own, events = await asyncio.to_thread(look, next(iter(told), ()))

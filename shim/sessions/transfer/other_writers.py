@@ -131,7 +131,7 @@ class OtherWriters:
             native.resume_at, actor.dispatcher.answer = codec.anchor, Answer()
         with deps.changes.burst, state.journal:
             actor.begin_local_work(lambda: None)  # it is over before anybody could stop it
-            for _, said in store.reader().events(rows, deps.ids.factory()):
+            for _, said in store.reader().events(rows, deps.ids.new):
                 if isinstance(said, ConversationPrompt):
                     prompt = UserPrompt(parts=(Text("", said.text),), mode="build", model=state.session.record.model or model)
                     item = PromptItem.of(deps.ids.new("item"), prompt, (TextPart(text=said.text),))

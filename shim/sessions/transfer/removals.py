@@ -9,6 +9,7 @@ import structlog
 
 from shim.agents.directory import AgentDirectory
 from shim.lib.errors import AgentError
+from shim.lib.tasks import end_tasks
 from shim.processes.answers import ask
 from shim.sessions.session.native_sessions import NativeSession
 from universal.lib.jsonline import objects, result_of
@@ -35,10 +36,7 @@ class Removals:
                 task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._tasks)
 
     async def _remove(self, name: str, id_: str) -> None:
         agent = self._agents.get(name)

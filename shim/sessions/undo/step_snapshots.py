@@ -17,6 +17,7 @@ import structlog
 
 from shim.host.git.snapshot import NoSnapshots, Snapshots, diffs_between
 from shim.lib.errors import ShimError
+from shim.lib.tasks import end_tasks
 from shim.sessions.session.session_state import SessionState, TurnInputs
 from shim.sessions.undo.undo_plan import names_in
 from universal.turn import OURS, Input
@@ -76,8 +77,8 @@ class StepSnapshots:
         """Take a snapshot, if one is due before the turn machine gets this input."""
         if input_ in ENDINGS:
             self.finish()
-        elif input_ is Input.ACTIVITY and not self._state.machine.busy:
-            self._begin_soon()
+        elif input_ is Input.ACTIVITY and not self._state.machine.busy and self.look():
+            self._take("start")  # the agent works unprompted, or a person's command begins
 
     async def begin(self, *, may_lines_wait: bool) -> None:
         """Take the snapshot before a prompt. Returns when it is done, or after HEAD_START_S.
@@ -118,11 +119,6 @@ class StepSnapshots:
         """Whether this turn runs: nothing of it is recorded after its end."""
         return self._state.machine.turn == turn and self._state.machine.busy
 
-    def _begin_soon(self) -> None:
-        """Take a snapshot when the agent works unprompted, or a person's command begins."""
-        if self.look():
-            self._take("start")
-
     async def wait_for_start(self) -> None:
         """Wait for the snapshot that is taken when a turn begins without a prompt, at most HEAD_START_S."""
         if self._last is not None:
@@ -141,7 +137,7 @@ class StepSnapshots:
             return
         self._turn.apply(Input.OPENED, HOLD)
         self._late = False
-        self._ending = asyncio.get_running_loop().create_task(self._finish(), name=f"last snapshot {self._state.id}")
+        self.finish_again()
 
     def finish_again(self) -> None:
         """Take the last snapshot, which a server that has ended had begun."""
@@ -154,11 +150,7 @@ class StepSnapshots:
 
     async def close(self) -> None:
         """Close the session's snapshots. Nothing more is recorded."""
-        tasks = [t for t in (self._ending, self._last, self.hold) if t is not None and not t.done()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(self._ending, self._last, self.hold)
 
     # --- taking a snapshot ----------------------------------------------------------------------------------------------
 

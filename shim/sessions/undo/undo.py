@@ -13,7 +13,6 @@ from shim.host.git.snapshot import Snapshots, diffs_between
 from shim.lib.errors import InvalidRequest, MessageNotFound, PartNotFound, SessionBusy, ShimError
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.actor import SessionActor
-from shim.sessions.session.session_state import SessionState
 from shim.sessions.transfer.fork import up_to
 from shim.sessions.undo import undo_notes
 from shim.sessions.undo import undo_plan as plan
@@ -40,7 +39,7 @@ async def revert(
         point = plan.point_of(session, message_id, part_id)
         if point is None:
             if message_id in session.messages:
-                raise PartNotFound(message_id, part_id)
+                raise PartNotFound(part_id)
             raise MessageNotFound(session_id, message_id)
         files_before = plan.files_at(session, point)
         info = {"messageID": point.message_id, **({"partID": point.part_id} if point.part_id else {})}
@@ -53,7 +52,7 @@ async def revert(
             actor.main.status("revert", revert=info, diffs=[])
             actor.main.notify_changed()
             why = "snapshots are switched off in opencode.json" if trees is None else "there are no snapshots of this session"
-            say(actor.main, f"The messages are undone, but no files were put back: {why}.")
+            actor.main.status("notice", f"The messages are undone, but no files were put back: {why}.")
             return session.record
         now, redo_tree = await _restore(actor, trees, files_before)
         after = await trees.track(actor.directory)
@@ -181,7 +180,7 @@ async def _restore(actor: SessionActor, trees: Snapshots, files_before: dict[str
         ) from error
     if problems:
         log.warning("session.revert_incomplete", session_id=actor.main.id, problems=problems)
-        say(actor.main, " ".join(problems[:NAMES_SHOWN]))
+        actor.main.status("notice", " ".join(problems[:NAMES_SHOWN]))
     return now, redo_tree
 
 
@@ -192,7 +191,7 @@ async def _say_replaced(actor: SessionActor, trees: Snapshots, now: str, names: 
     if edited:
         log.warning("session.edits_replaced", session_id=actor.main.id, files=edited, kept_in=now)
         shown = ", ".join(edited[:NAMES_SHOWN]) + (" ..." if len(edited) > NAMES_SHOWN else "")
-        say(actor.main, f"Changed since the undo, and replaced now: {shown}. Your version is kept as tree {now}.")
+        actor.main.status("notice", f"Changed since the undo, and replaced now: {shown}. Your version is kept as tree {now}.")
 
 
 async def _session_diffs(manager: SessionManager, actor: SessionActor, removed: frozenset[str]) -> list[FileDiff]:
@@ -207,8 +206,3 @@ async def _session_diffs(manager: SessionManager, actor: SessionActor, removed: 
     except ShimError as error:
         log.warning("snapshot.failed", session_id=actor.main.id, error=str(error))
         return []
-
-
-def say(state: SessionState, sentence: str) -> None:
-    """Tell the person, on the screen (a toast) and in the journal."""
-    state.status("notice", sentence)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from shim.lib.clock import from_rfc3339
 from universal.events import EventType, TurnData, UniversalEvent
@@ -12,40 +11,25 @@ from universal.session.model import Session
 from universal.session.values import title_of
 
 
-@dataclass(frozen=True, slots=True)
-class UndoNote:
-    """A note about an undo. `prompts`: number of undone prompts that the agent got; `first`: beginning of the first one.
+def undo_note(session: Session, messages: Sequence[str], agent: str, *, whole: bool, files: bool = True) -> str:
+    """The note about messages that will be removed, for an agent that cannot forget; "" if it does not know them.
 
-    `whole`: no part of an undone answer stays, so that the agent may go back to the answer before.
-    `files`: whether files were restored.
+    In: `whole`, no part of an undone answer stays, so that the agent may go back to the answer before; `files`, whether these
+    were restored.
     """
-
-    prompts: int
-    first: str
-    whole: bool
-    files: bool = True
-
-    def note(self) -> str:
-        """The text for an agent that cannot forget."""
-        prompts = f'the prompt "{self.first}"'
-        if self.prompts > 1:
-            prompts = f'the last {self.prompts} prompts, from "{self.first}" on,'
-        part = f"{prompts} and everything that you did for it" if self.whole else f'a part of your answer to "{self.first}"'
-        state = "are what they were before" if self.files else "were not put back: your changes to them are still there"
-        return (
-            f"<undone>\nThe person has undone {part}. The files that you changed there {state}. "
-            "Go on as if it had never happened, and look at files again before you rely on what you know of them.\n</undone>\n\n"
-        )
-
-
-def undo_note_of(session: Session, messages: Sequence[str], agent: str, *, whole: bool, files: bool = True) -> UndoNote | None:
-    """The note about messages that will be removed, or None if the agent does not know them."""
     removed = [session.messages[id_] for id_ in messages if agent in session.messages.known_by(id_)]
     prompts = [m for m in removed if m.is_user]
     if not removed and whole:
-        return None
+        return ""
     users = prompts or [m for m in (session.messages.peek(session.last_user() or ""),) if m is not None]
-    return UndoNote(len(prompts), title_of(users[0].text()) if users else "", whole, files)
+    first = title_of(users[0].text()) if users else ""
+    named = f'the last {len(prompts)} prompts, from "{first}" on,' if len(prompts) > 1 else f'the prompt "{first}"'
+    part = f"{named} and everything that you did for it" if whole else f'a part of your answer to "{first}"'
+    state = "are what they were before" if files else "were not put back: your changes to them are still there"
+    return (
+        f"<undone>\nThe person has undone {part}. The files that you changed there {state}. "
+        "Go on as if it had never happened, and look at files again before you rely on what you know of them.\n</undone>\n\n"
+    )
 
 
 def anchor_in(events: Sequence[UniversalEvent], agent: str) -> tuple[str, int]:
@@ -62,7 +46,7 @@ class UndoNotes:
     """The pending notes for the agents of a session. Kept in memory, because the prompt that ends an undo comes right after."""
 
     def __init__(self) -> None:
-        self._undone: dict[str, UndoNote] = {}
+        self._undone: dict[str, str] = {}
 
     def add(
         self,
@@ -75,10 +59,9 @@ class UndoNotes:
     ) -> None:
         """Add notes about messages that will be removed, for agents that know them and cannot forget."""
         for agent in {name for id_ in messages for name in session.messages.known_by(id_)} - leave_out:
-            if (note := undo_note_of(session, messages, agent, whole=whole, files=files)) is not None:
+            if note := undo_note(session, messages, agent, whole=whole, files=files):
                 self._undone[agent] = note
 
     def note(self, agent: str) -> str:
         """Take the text for the agent's next prompt, or ""."""
-        note = self._undone.pop(agent, None)
-        return note.note() if note is not None else ""
+        return self._undone.pop(agent, "")

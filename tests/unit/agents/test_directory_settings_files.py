@@ -95,7 +95,7 @@ async def test_amp_gets_its_rules_in_a_file_that_is_removed_at_its_end(tmp_path:
         async with asyncio.timeout(LIMIT_S):
             await directory.start()
             options = LaunchOptions("", str(tmp_path), rules=rules_from_config({"bash": "deny"}))
-            agent, codec = directory.get("amp"), AmpCodec(Ids(clock).factory())
+            agent, codec = directory.get("amp"), AmpCodec(Ids(clock).new)
             assert agent is not None
             await directory.spawn(agent, options, codec, lambda _: None, exits.put_nowait)
             assert (await exits.get()).code == 0

@@ -34,7 +34,7 @@ async def test_an_agent_gets_it(tmp_path: Path, parent: str | None) -> None:
     agent = directory.get("x")
     assert agent is not None
     options = LaunchOptions(binary="", directory=str(tmp_path))
-    handle = await directory.spawn(agent, options, spec.make(ids.factory()), lambda _: None, lambda _: over.set())
+    handle = await directory.spawn(agent, options, spec.make(ids.new), lambda _: None, lambda _: over.set())
     async with asyncio.timeout(WAIT_S):
         await over.wait()
         await handle.stop()

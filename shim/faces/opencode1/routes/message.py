@@ -184,7 +184,7 @@ async def delete_part(ctx: Ctx, path: requests.PartPath) -> object:
     """Remove a part."""
     message = await message_of(ctx, path.sessionID, path.messageID)
     if path.partID not in message.parts:
-        raise PartNotFound(path.messageID, path.partID)
+        raise PartNotFound(path.partID)
     state = await ctx.services.sessions.state(path.sessionID)
     state.status("part.removed", message_id=path.messageID, part_id=path.partID)
     await ctx.services.store.flush(path.sessionID)
@@ -207,7 +207,7 @@ async def update_part(ctx: Ctx, path: requests.PartPath, body: PartBody) -> obje
     """Replace the part with this id. The ids must be those of the path, and the type must stay."""
     message = await message_of(ctx, path.sessionID, path.messageID)
     if path.partID not in message.parts:
-        raise PartNotFound(path.messageID, path.partID)
+        raise PartNotFound(path.partID)
     old = read.part(message.parts[path.partID], path.sessionID, path.messageID)
     if (body.id, body.messageID, body.sessionID) != (path.partID, path.messageID, path.sessionID):
         raise InvalidRequest("The ids of the part must be those of the path")

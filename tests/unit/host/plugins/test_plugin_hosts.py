@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from shim.host.config.opencode_config import OpenCodeConfig, Source
-from shim.host.config.setups import PluginVerdict
 from shim.host.plugins import plugin_hosts
-from shim.host.plugins.plugin_hosts import PluginHosts, find_files
+from shim.host.plugins.plugin_hosts import PluginHosts, PluginVerdict, find_files
 from universal.setup import TOOLS_SERVER
 from universal.tools.cards import view_call
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import pytest
 
 from shim.host.config.opencode_config import OpenCodeConfig
-from shim.host.config.setups import PluginVerdict
+from shim.host.plugins.plugin_hosts import PluginVerdict
 from shim.lib.errors import InvalidRequest, PermissionNotFound
 from shim.sessions.permissions import requests
 from shim.sessions.prompts.submit import submit

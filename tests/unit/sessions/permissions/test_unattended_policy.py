@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from shim.lib.errors import InvalidRequest
+from shim.lib.settings import Settings
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.permissions.unattended_policy import terms_of_headers
 from shim.sessions.prompts.submit import submit
@@ -58,7 +59,7 @@ def timers(w: World) -> ManualTimers:
 
 def server(w: World, value: str) -> None:
     """What the server's setting says."""
-    w.manager.deps = replace(w.manager.deps, unattended=parse(value))
+    w.manager.deps = replace(w.manager.deps, settings=Settings(unattended=value))
 
 
 def session(w: World, value: str) -> str:

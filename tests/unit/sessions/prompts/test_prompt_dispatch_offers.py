@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from shim.lib.settings import Settings
 from tests.support.opencode1_views import view
 from tests.support.scripted_model import World, ask
 from universal.codec import SetTimer
@@ -107,7 +108,7 @@ async def test_a_prompt_in_another_mode_or_for_the_end_waits(w: World) -> None:
 
 @pytest.mark.parametrize(("details", "seen"), [(PromptDetails(), []), (PromptDetails("steer"), ["second"])])
 async def test_clients_that_choose_are_heard_when_the_setting_is_off(w: World, details: PromptDetails, seen: list[str]) -> None:
-    w.manager.deps.steers = False
+    w.manager.deps.settings = Settings(steer=False)
     session, _ = await with_offers(w)
     await ask(w, session, "second", details=details)
     assert offers(w) == seen

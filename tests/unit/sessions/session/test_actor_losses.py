@@ -119,7 +119,7 @@ async def test_work_in_the_background_keeps_its_process_for_a_while(w: World) ->
     w.agent.end_turn()
     w.agent.live_work = ["make"]
     now = w.clock.now_ms()
-    idle_ms = int(w.manager.deps.idle_reap_s * 1000) + 1
+    idle_ms = int(w.manager.deps.settings.idle_reap_s * 1000) + 1
     assert (w.manager.reap(now + idle_ms), w.agent.alive) == (0, True)
     assert w.manager.reap(now + int(BACKGROUND_S * 1000) + 1) == 1
     await w.settle()
@@ -133,7 +133,7 @@ async def test_work_that_is_over_keeps_no_process(w: World) -> None:
     await ask(w, session)
     w.agent.text("done")
     w.agent.end_turn()
-    assert w.manager.reap(w.clock.now_ms() + int(w.manager.deps.idle_reap_s * 1000) + 1) == 1
+    assert w.manager.reap(w.clock.now_ms() + int(w.manager.deps.settings.idle_reap_s * 1000) + 1) == 1
     assert not [event for event in w.hub.events if event.type == "tui.toast.show"]
 
 

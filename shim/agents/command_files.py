@@ -16,8 +16,7 @@ from typing import Any
 
 from shim.agents.login_signs import place
 from shim.host.config import markdown
-from shim.host.files.roots import repository_of, within
-from shim.host.trust.project_settings import folders_of
+from shim.host.files.roots import folders_down_to, repository_of, within
 from shim.lib import disk
 from universal.lib.jsonvalue import arr, obj, text
 from universal.slash_commands import CommandFolder, CommandSources, PluginFolders, SlashCommand
@@ -62,7 +61,7 @@ class CommandFiles:
     def find(self, directory: str, sources: CommandSources, *, with_project: bool) -> tuple[SlashCommand, ...]:
         """List the commands in a directory. `with_project`: False leaves out what the project brings."""
         found: dict[str, SlashCommand] = {}
-        above = [folder for folder in reversed(folders_of(directory)) if within(folder, self._roots)] if with_project else []
+        above = [folder for folder in reversed(folders_down_to(directory)) if within(folder, self._roots)] if with_project else []
         inside = [repository_of(directory)]
         for folder in sources.folders:
             if folder.is_personal:
@@ -158,10 +157,7 @@ def _parse(path: Path, inside: Sequence[str]) -> _File | None:
 
 def _text(path: Path, inside: Sequence[str]) -> str | None:
     try:
-        with disk.open_confined(path, inside) as (file, state):
-            if not disk.is_regular(state) or state.st_size > FILE_LIMIT_BYTES:
-                return None
-            return file.read(FILE_LIMIT_BYTES).decode("utf-8", "replace")
+        return disk.read_small(path, FILE_LIMIT_BYTES, inside).decode("utf-8", "replace")
     except (OSError, ValueError):
         return None
 

@@ -21,6 +21,7 @@ from shim.agents.directory import AgentDirectory
 from shim.lib.clock import Clock
 from shim.lib.disk import private_folder
 from shim.lib.errors import AgentError
+from shim.lib.tasks import end_tasks
 from shim.processes.agent_pipes import AgentProcess
 from universal.launch import Exit, LaunchSpec
 
@@ -85,11 +86,7 @@ class Installer:
         await asyncio.shield(running.task)
 
     async def close(self) -> None:
-        tasks = [running.task for running in self._running.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*(running.task for running in self._running.values()))
 
     async def _run(self, agent: str, packages: tuple[str, ...]) -> None:
         log.info("install.started", agent=agent, packages=packages)

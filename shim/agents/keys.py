@@ -9,10 +9,10 @@ no route reads it. A key replaces the variable of the person's environment, beca
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from shim.lib import disk
 from shim.lib.errors import StoreError
 from universal.agent_spec import AgentSpec
 from universal.lib.jsonvalue import obj, text
@@ -75,12 +75,8 @@ class KeyStore:
     def _write(self, keys: dict[str, str]) -> None:
         if self._path is not None:
             try:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                new = self._path.with_suffix(".new")
-                new.unlink(missing_ok=True)
-                with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                    json.dump({name: {"type": "api", "key": key} for name, key in keys.items()}, file)
-                new.replace(self._path)
+                rows = {name: {"type": "api", "key": key} for name, key in keys.items()}
+                disk.put_private(self._path, json.dumps(rows))
             except OSError as error:
                 raise StoreError(f"The key could not be kept in {self._path}: {error.strerror or error}.") from error
         self._keys = keys

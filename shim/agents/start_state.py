@@ -13,10 +13,10 @@ from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
 from shim.agents.login_signs import is_logged_in, place
-from shim.host.files.roots import repository_above
+from shim.host.files.roots import folders_down_to, repository_above
 from shim.host.git.git_command import git
-from shim.host.trust.project_settings import folders_of
 from shim.host.trust.trust_store import ProjectTrust
+from shim.lib import disk
 from shim.processes.locate import stamp_of
 from universal.lib.jsonvalue import obj
 
@@ -73,15 +73,11 @@ def _stamp(path: Path, stamps: dict[str, object], depth: int) -> None:
 
 
 def _values(path: Path, keys: frozenset[str]) -> object:
-    """The values of these keys of a JSON file, wherever they stand in it. None without a file."""
+    """The values of these keys of a JSON file, wherever they stand in it. None without a file. Raises OSError, ValueError."""
     try:
-        with path.open("rb") as file:
-            data = file.read(VALUES_LIMIT_BYTES + 1)
+        return list(_pick(json.loads(disk.read_small(path, VALUES_LIMIT_BYTES)), keys, VALUES_DEPTH))
     except FileNotFoundError:
         return None
-    if len(data) > VALUES_LIMIT_BYTES:
-        raise _TooMany
-    return list(_pick(json.loads(data), keys, VALUES_DEPTH))
 
 
 def _pick(value: Any, keys: frozenset[str], depth: int) -> Iterable[tuple[str, object]]:
@@ -151,7 +147,7 @@ def _look(
         project = verdict.settings.digest
     agent_files = [path for name in use.own_files if (path := place(name, environ)) is not None]
     values = {path: keys for name, keys in use.values.items() if (path := place(name, environ)) is not None}
-    files = digest(folders_of(directory), use.files, agent_files, values)
+    files = digest(folders_down_to(directory), use.files, agent_files, values)
     branch = digest([], (), _head(directory), {}) if use.takes_git else ""
     return None if files is None or branch is None else StartState(program, keys, project, files, branch)
 

@@ -61,7 +61,7 @@ from shim.http.middleware import NOT_HERE
 from shim.http.operation import COMPRESS_ABOVE_BYTES, SERVICES
 from shim.http.pairing import decode_person, encode_person
 from shim.http.people import OWNER, Person
-from shim.http.relay import Relay as LocalRelay
+from shim.http.services import Relay as LocalRelay
 from shim.http.services import Services
 from shim.http.terminal import TOKEN_HEADER
 from shim.lib.disk import is_folder

@@ -359,10 +359,7 @@ class Access:
     def path(self, request: web.Request) -> str:
         """Return the path without base path and trailing `/`. `%2F` stays encoded, as routes do not treat it as `/`."""
         raw = request.rel_url.raw_path
-        path = raw if "%2f" in raw.lower() else request.path
-        if self.base_path and (path + "/").startswith(self.base_path + "/"):
-            path = path[len(self.base_path) :]
-        return path.rstrip("/") or "/"
+        return self.route_of(raw if "%2f" in raw.lower() else request.path)
 
     def route_of(self, canonical: str) -> str:
         """Return a route without the base path and a `/` at its end."""
@@ -430,12 +427,12 @@ class Access:
             if has_ticket(request):
                 return None
             raise PasswordRefused("This server wants a password")
-        address = self.address(request)
         self.check_tries(request, now_s)
         if self.secrets.admits(attempt):
             return ""
         if (token_id := self.pairing.identify(attempt.secret(), self.epoch_s())) is not None:
             return token_id
+        address = self.address(request)
         self.throttle.note_failure(address, attempt.digest(), now_s)
         log.warning("login.failed", address=address[:100], why="wrong user or password")
         raise PasswordRefused("The user or password is wrong")

@@ -14,10 +14,9 @@ from shim.http.access import ACCESS, Access, gate
 from shim.http.faces import FACES, Faces
 from shim.http.forward import forward
 from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, collect, register
-from shim.http.relay import Relay
-from shim.http.services import Services
+from shim.http.services import Relay, Services
 from shim.lib.errors import ShimError
-from shim.lib.lazy import Lazy
+from shim.lib.tasks import Lazy
 
 # --- late handlers ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Lets another server of a cluster answer a request or take a new session. `shim.cluster` does the work."""
+"""Lets another server of a cluster answer a request or take a new session. `shim.cluster.relay` does the work."""
 
 from __future__ import annotations
 

@@ -80,10 +80,6 @@ Save: TypeAlias = Callable[[str, Any], None]
 """Stores a token's record by its id; None removes it."""
 
 
-def _save_nothing(_id: str, _record: Any) -> None:
-    """Store nothing: without a store, tokens end with the process."""
-
-
 class Pairing:
     """The codes and tokens of one server. In: the password's `digest`; if it is empty, tokens end with the process."""
 
@@ -93,7 +89,7 @@ class Pairing:
         self._key = b"" if digest else secrets.token_bytes(32)
         self._tokens: dict[str, Token] = {}
         self._uses: dict[str, list[Use]] = {}
-        self._save: Save = _save_nothing
+        self._save: Save = lambda _id, _record: None  # without a store, tokens end with the process
 
     def restore(self, records: Mapping[str, Any], save: Save) -> None:
         """Restore the tokens that an earlier process issued. `save` stores later changes."""
@@ -135,7 +131,8 @@ class Pairing:
         end, id_ = f"{int(epoch_s) + lives_s:08x}", secrets.token_hex(ID_BYTES)
         seal = self._seal(end, id_)
         devices = [token.id for token in self._tokens.values() if token.is_device]
-        for old in {*self._expired_ids(epoch_s), *devices[: max(0, len(self._tokens) + 1 - TOKENS)]}:
+        expired = [token.id for token in self._tokens.values() if token.end <= epoch_s]
+        for old in {*expired, *devices[: max(0, len(self._tokens) + 1 - TOKENS)]}:
             self.revoke(old)
         token = Token(id_, name[:NAME_LIMIT], int(epoch_s), int(end, 16), seal[:CHECK_LENGTH], person, is_device)
         self._tokens[id_] = token
@@ -172,9 +169,6 @@ class Pairing:
     def has_people(self) -> bool:
         """Whether there are named people."""
         return any(token.person is not OWNER for token in self._tokens.values())
-
-    def admits(self, token: str, epoch_s: float) -> bool:
-        return self.identify(token, epoch_s) is not None
 
     def identify(self, token: str, epoch_s: float) -> str | None:
         """Return the id of a valid token: of this password, not expired and not revoked. None for any other text."""
@@ -224,9 +218,6 @@ class Pairing:
             if use is not spared:
                 use.cut_off()
         return True
-
-    def _expired_ids(self, epoch_s: float) -> list[str]:
-        return [token.id for token in self._tokens.values() if token.end <= epoch_s]
 
     def _seal(self, end: str, id_: str) -> str:
         if not self._key:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+from shim.lib.disk import is_inside
 from universal.lib.jsonvalue import obj
 
 Role: TypeAlias = Literal["view", "work", "admin"]
@@ -191,4 +192,4 @@ NOWHERE = ("/dev/null/nowhere",)
 
 def is_in(place: str, roots: Iterable[str]) -> bool:
     """Whether a resolved directory lies in one of the roots, of which there are some."""
-    return any(place == root or place.startswith(root.rstrip("/") + "/") for root in roots)
+    return any(is_inside(place, root) for root in roots)

@@ -5,11 +5,16 @@ Routes see only the parts that they call, and not their construction. Tests repl
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
 from shim.http.directory import Links
 from shim.http.unserved_requests import UnservedRequests
+from shim.lib.errors import LimitReached
 
 if TYPE_CHECKING:
     from shim.agents.directory import Agent, AgentDirectory
@@ -27,7 +32,6 @@ if TYPE_CHECKING:
     from shim.host.terminals.terminal_manager import Terminals
     from shim.host.tui_control import TuiControl
     from shim.http.audit import Audit
-    from shim.http.relay import Relay
     from shim.inspector.traces import Traces
     from shim.lib.clock import Clock
     from shim.lib.ids import Ids
@@ -42,6 +46,17 @@ if TYPE_CHECKING:
     from shim.telemetry.meters import Meters
     from shim.telemetry.reply_links import ReplyLinks
     from shim.telemetry.spans import Spans
+
+
+class Relay:
+    """Lets the server answer that has the session or the directory of a request. As it is, a server alone answers itself."""
+
+    def serve(self, request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
+        """Answer a request: with this server's handler, or with what another server answers."""
+        return handler(request)
+
+    async def close_sockets(self) -> None:
+        """Close the WebSockets of clients that other servers serve, for the shutdown of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +127,11 @@ async def list_offers(services: Services, directory: str) -> tuple[OpenCodeConfi
     config = await services.config.fresh(directory)
     offers, agents = services.sessions.deps.local_offers, await services.agents.available()
     return config, [offers.look(agent, directory) for agent in agents if config.offers(agent.spec.name)]
+
+
+def need_room(services: Services) -> None:
+    """Raise LimitReached if one more stream would exceed the limit."""
+    limit = services.settings.max_streams
+    followers = services.universal.sessions.manager.deps.feed.listeners if services.universal is not None else 0
+    if services.hub.stats().readers + followers >= limit:
+        raise LimitReached("max_streams", limit, "Too many event streams are open: close some.")

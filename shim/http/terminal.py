@@ -21,6 +21,7 @@ from shim.host.terminals.scrollback import Watcher
 from shim.host.terminals.terminal_manager import Terminal
 from shim.http import wire_json
 from shim.http.access import CONNECTION, RELAYED, while_good
+from shim.lib.tasks import end_tasks
 
 TOKEN_HEADER = "X-Shim-Token"  # noqa: S105 - a name
 """The id of a client's pairing token, between servers of a cluster."""
@@ -62,8 +63,7 @@ async def exchange(socket: web.WebSocketResponse, terminal: Terminal, cursor: in
                 await terminal.process.write(message.data)
     finally:
         terminal.unwatch(watcher)
-        sending.cancel()
-        await asyncio.wait([sending])
+        await end_tasks(sending)
 
 
 async def _send(

@@ -13,21 +13,13 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence, Sized
 from functools import partial
-from typing import Any, TextIO, TypedDict, cast
+from typing import Any, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from shim.lib.redaction import SECRET_NAME, clean
 from shim.lib.settings import LogFormat, LogLevel
-
-
-class TimeForm(TypedDict):
-    """How a time is written, as arguments of structlog's TimeStamper."""
-
-    fmt: str
-    utc: bool
-
 
 LEVELS: dict[LogLevel, int] = {
     "debug": logging.DEBUG,
@@ -46,7 +38,7 @@ PRIVATE_NAME = re.compile(
 NOISY = {"aiohttp.access": logging.WARNING, "asyncio": logging.INFO, "watchfiles": logging.WARNING}
 """Minimum levels of verbose library loggers. Our own middleware logs requests."""
 
-TIMES: dict[LogFormat, TimeForm] = {"console": {"fmt": "%Y-%m-%d %H:%M:%S", "utc": False}, "json": {"fmt": "iso", "utc": True}}
+TIMES: dict[LogFormat, str] = {"console": "%Y-%m-%d %H:%M:%S", "json": "iso"}
 """People compare a log with their clock, machines with other machines."""
 
 AGAIN_S = 10.0
@@ -112,7 +104,7 @@ def configure(level: LogLevel, format_: LogFormat, stream: TextIO, secrets: Coll
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),
-        structlog.processors.TimeStamper(**TIMES[format_], key="time"),
+        structlog.processors.TimeStamper(TIMES[format_], utc=format_ == "json", key="time"),
         structlog.processors.StackInfoRenderer(),
     ]
     handler = logging.StreamHandler(stream)

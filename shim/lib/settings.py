@@ -10,12 +10,10 @@ settings; the code that locates agents reads them.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
 import socket
-import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,6 +22,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
 
+from shim.lib import disk
 from shim.lib.errors import ShimError
 from shim.lib.settings_tables import CustomAgent, Hook
 from universal.sandbox import LEVELS, Level
@@ -640,26 +639,12 @@ def config_files() -> list[Path]:
 def _read(path: Path) -> dict[str, Any]:
     """Read the values of one TOML file; {} if it does not exist."""
     try:
-        return tomllib.loads(_text(path))
+        # Without blocking: a repository may bring a pipe or a device instead.
+        return tomllib.loads(disk.read_small(path, FILE_LIMIT_BYTES).decode("utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise SettingsError(f"Cannot read the settings of {path}: {error}") from error
-
-
-def _text(path: Path) -> str:
-    """Read a regular file without blocking, as a repository may bring a pipe or a device instead.
-
-    Raises OSError, UnicodeDecodeError.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
-        data = file.read(FILE_LIMIT_BYTES + 1)
-    if len(data) > FILE_LIMIT_BYTES:
-        raise OSError(errno.EFBIG, f"it has more than {FILE_LIMIT_BYTES} bytes")
-    return data.decode("utf-8")
 
 
 def _check_project_file(path: Path, names: Iterable[str]) -> None:

@@ -32,8 +32,8 @@ from shim.http.services import Services, Telemetry
 from shim.lib.clock import Clock, SystemClock
 from shim.lib.errors import StoreError
 from shim.lib.ids import Ids
-from shim.lib.lazy import Lazy
 from shim.lib.settings import Settings
+from shim.lib.tasks import Lazy
 from shim.main.choose_store import DATABASE, store_of
 from shim.processes.process_family import end_owned
 from shim.routes import EARLY, application, modules

@@ -29,8 +29,7 @@ from shim.host.files.roots import visible_sessions
 from shim.http import wire_json
 from shim.http.log_stream import frame, last_event_id, stream
 from shim.http.operation import Ctx
-from shim.http.services import Universal
-from shim.http.streams import need_room
+from shim.http.services import Universal, need_room
 from shim.inspector.trace import Row
 from shim.lib.errors import InspectorFileNotFound
 from shim.lib.redaction import SECRET_NAME, secrets_of

@@ -24,6 +24,7 @@ import structlog
 from shim.lib.errors import ShimError
 from shim.lib.redaction import clean
 from shim.lib.settings_tables import Hook
+from shim.lib.tasks import end_tasks
 from shim.processes.command import run
 from shim.telemetry.reply_links import Ask
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, TurnData, UniversalEvent
@@ -120,9 +121,7 @@ class _Runner:
 
     async def close(self) -> None:
         self.forget()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        await end_tasks(self._task)
 
 
 class Hooks:

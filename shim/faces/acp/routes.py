@@ -22,9 +22,10 @@ from shim.faces.acp.methods import METHODS
 from shim.http.access import CONNECTION
 from shim.http.faces import Face
 from shim.http.operation import BODY_LIMIT_BYTES, Ctx, extra
-from shim.http.streams import need_room
+from shim.http.services import need_room
 from shim.http.terminal import PING_S, SEND_S, STOP_S, close_socket
 from shim.lib.errors import HttpRefused, InvalidRequest, RequestError, row_of
+from shim.lib.tasks import end_tasks
 
 log = structlog.get_logger(__name__)
 
@@ -64,9 +65,7 @@ async def connect(ctx: Ctx) -> web.StreamResponse:
     finally:
         connection.close()
         place.close()
-        for task in work:
-            task.cancel()
-        await asyncio.wait(work)
+        await end_tasks(*work)
     return socket
 
 

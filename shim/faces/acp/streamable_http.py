@@ -21,7 +21,7 @@ from shim.faces.acp.connection import Connection, Outbox
 from shim.faces.acp.methods import METHODS
 from shim.http import log_stream, wire_json
 from shim.http.operation import Ctx
-from shim.http.streams import need_room
+from shim.http.services import need_room
 from shim.lib.errors import InvalidRequest, NotFound
 from universal.lib.jsonvalue import obj
 

@@ -23,7 +23,7 @@ import structlog
 from shim.host.config import pages
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.config.skills import HEAD_LIMIT_BYTES, Skill, SkillFolders
-from shim.host.files.roots import repository_of
+from shim.host.files.roots import folders_down_to, repository_of
 from shim.lib import disk
 from universal.lib.jsonvalue import arr
 
@@ -108,8 +108,7 @@ def _entries(values: Any) -> list[str]:
 
 def _folders(directory: str) -> list[Path]:
     """The folders from the directory up to the root of its repository."""
-    place, root = Path(os.path.realpath(directory)), repository_of(directory)
-    return [folder for folder in (place, *place.parents) if disk.is_inside(str(folder), root)]
+    return [Path(folder) for folder in reversed(folders_down_to(os.path.realpath(directory)))]
 
 
 def _matches(folder: Path, pattern: PurePath) -> Iterator[Path]:

@@ -28,7 +28,6 @@ import asyncio
 import errno
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +52,7 @@ from shim.host.config.config_reader import (
     stamp_of,
 )
 from shim.host.config.skills import Skill, SkillFolders
-from shim.host.files.roots import within
+from shim.host.files.roots import folders_down_to, within
 from shim.lib import disk
 from shim.processes.child_environment import child_environment
 from universal.lib.jsonvalue import arr, obj, text
@@ -423,7 +422,7 @@ class ConfigFiles:
 
     def _folders(self, directory: str) -> tuple[Path, ...]:
         """The folders from the root of the repository down to the directory, as far as `roots` allow."""
-        return tuple(folder for folder in _down_to(Path(directory)) if within(str(folder), self._roots))
+        return tuple(Path(folder) for folder in folders_down_to(directory) if within(folder, self._roots))
 
     def _without_projects(self) -> bool:
         """Whether the environment disables project files, by the same variables as for OpenCode."""
@@ -468,13 +467,6 @@ def _has_changed(stamps: Mapping[str, Stamp]) -> bool:
     return any(stamp_of(path) != stamp for path, stamp in stamps.items())
 
 
-def _down_to(directory: Path) -> list[Path]:
-    """The folders from the root of the repository down to the directory; only the directory outside of git."""
-    above = [directory, *directory.parents]
-    root = next((index for index, folder in enumerate(above) if os.path.exists(folder / ".git")), 0)  # noqa: PTH110 - raises nothing
-    return list(reversed(above[: root + 1]))
-
-
 def _inside(folders: Sequence[Path]) -> list[str]:
     """The resolved folder that must hold a project's files: the topmost of its folders."""
     return [os.path.realpath(folder) for folder in folders[:1]]
@@ -490,15 +482,7 @@ def _write(path: Path, changes: Mapping[str, Any]) -> Path:
     if new == old and target.exists():
         return path
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(new)
-        Path(temporary).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)
-        Path(temporary).replace(target)
-    except BaseException:  # whatever happens, no temporary file stays
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    disk.put(target, new.encode(), (str(target.parent),), None if target.exists() else 0o644)
     return path
 
 

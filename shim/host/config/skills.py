@@ -26,7 +26,7 @@ from urllib.parse import quote
 import structlog
 
 from shim.host.config import markdown, pages
-from shim.host.files.roots import repository_of, within
+from shim.host.files.roots import folders_down_to, repository_of, within
 from shim.lib import disk
 from shim.lib.disk import is_folder, printable
 from universal.lib.jsonvalue import arr, obj
@@ -102,7 +102,7 @@ class SkillFolders:
         skills: dict[str, Skill] = {}
         inside = [repository_of(directory)]
         for folder, place, allowed in (
-            *((folder, place, inside) for folder, place in self._of_project(Path(directory))),
+            *((folder, place, inside) for folder, place in self._of_project(directory)),
             *((path, "", inside) for path in _paths(projects, directory, self.home)),
             *((folder, place, ()) for folder, place in self._personal()),
             *((path, "", ()) for path in _paths(mine, directory, self.home)),
@@ -112,12 +112,11 @@ class SkillFolders:
                 skills.setdefault(skill.id, skill)
         return sorted(skills.values(), key=lambda skill: skill.name.casefold())
 
-    def _of_project(self, directory: Path) -> Iterator[tuple[Path, str]]:
+    def _of_project(self, directory: str) -> Iterator[tuple[Path, str]]:
         """The skill folders of the project, the nearest first, each with its place."""
-        above = [directory, *directory.parents]
-        root = next((index for index, folder in enumerate(above) if disk.exists(folder / ".git")), 0)
+        above = reversed(folders_down_to(directory))
         counted = [name for name in IN_PROJECT if name not in self._left_out()]
-        return ((folder / name, name if name in (CLAUDE, AGENTS) else "") for folder in above[: root + 1] for name in counted)
+        return ((Path(folder, name), name if name in (CLAUDE, AGENTS) else "") for folder in above for name in counted)
 
     def _personal(self) -> Iterator[tuple[Path, str]]:
         left_out = self._left_out()
@@ -211,13 +210,12 @@ def _read(path: Path, place: str, inside: Sequence[str], limit: int) -> Skill | 
     If `inside` is empty, links may lead anywhere.
     """
     try:
-        with disk.open_confined(path, inside) as (file, state):
-            if not disk.is_regular(state) or state.st_size > FILE_LIMIT_BYTES:
-                return None
-            text = file.read(limit).decode("utf-8", "replace")
+        content, size = disk.head(path, limit, inside)
     except OSError:
         return None
-    head, body = markdown.parse(text)
+    if size > FILE_LIMIT_BYTES:
+        return None
+    head, body = markdown.parse(content.decode("utf-8", "replace"))
     id_ = printable(path.parent.name)
     name, description = str(head.get("name") or id_), str(head.get("description") or "")
     return Skill(id_, name, description, printable(str(path)), body, bool(inside), place)

@@ -73,11 +73,6 @@ def confine(directory: str, path: str) -> Path:
     return place
 
 
-def is_below(directory: str, place: str) -> bool:
-    """Whether an absolute, normalized path is the directory or below it. It compares text only and resolves no links."""
-    return place == directory or place.startswith(directory.rstrip("/") + "/")
-
-
 async def list_folder(directory: str, path: str) -> list[Entry]:
     """List a folder: folders first, then files, each by name. Entries that git ignores are marked. Raises InvalidRequest."""
     entries = await asyncio.to_thread(_entries, directory, path)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import structlog
 
 from shim.host.config.opencode_config import OpenCodeConfig
-from shim.host.files.roots import repository_above
+from shim.host.files.roots import folders_down_to
 from shim.lib.errors import ShimError
 from shim.processes import child_process, command
 from shim.processes.aliases import find_program
@@ -179,9 +179,7 @@ class Formatters:
         setting = self._setting(directory, with_project=with_project)
         if not setting:
             return []
-        place, root = Path(directory), Path(repository_above(directory))
-        above = tuple(folder for folder in (place, *place.parents) if folder.is_relative_to(root))
-        at = _Search(above, self._environ, with_project)
+        at = _Search(tuple(map(Path, reversed(folders_down_to(directory)))), self._environ, with_project)
         rows = {name: obj(row) for name, row in obj(setting).items()}
         names = [*_BUILT_IN, *(name for name in rows if name not in _BUILT_IN)]
         off = {name for name, row in rows.items() if row.get("disabled")}

@@ -21,7 +21,6 @@ import stat
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -30,7 +29,7 @@ from shim.host.git.git_command import git, git_in, is_installed, scratch_folder
 from shim.lib.clock import Clock
 from shim.lib.disk import private_folder
 from shim.lib.errors import ShimError
-from shim.lib.tasks import retrieve_error
+from shim.lib.tasks import end_tasks, retrieve_error
 from shim.processes.command import CommandResult, ProgramMissing
 from universal.lib.diffs import FileDiff, file_diff
 
@@ -218,11 +217,7 @@ class Snapshots:
 
     async def close(self) -> None:
         """Cancel the removal of old snapshots and all unfinished snapshots."""
-        tasks: set[asyncio.Task[Any]] = {*self._taking, *(() if self._tidying is None else (self._tidying,))}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*self._taking, self._tidying)
 
     async def _tidy_logged(self) -> None:
         try:

@@ -36,6 +36,7 @@ from shim.lib.errors import (
     WorktreeStartCommandFailed,
 )
 from shim.lib.ids import slug
+from shim.lib.tasks import end_tasks
 from shim.processes.command import CommandResult, run
 
 BRANCH = "opencode/"
@@ -148,10 +149,7 @@ class Worktrees:
             await asyncio.wait(self._filling)
 
     async def close(self) -> None:
-        for task in self._filling:
-            task.cancel()
-        if self._filling:
-            await asyncio.wait(self._filling)
+        await end_tasks(*self._filling)
 
     async def is_managed(self, target: str) -> bool:
         return await self._managed_place(target) is not None

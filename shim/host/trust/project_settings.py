@@ -16,13 +16,14 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
+from shim.host.files.roots import folders_down_to
 from shim.host.trust.settings_rules import ANY, FILES, WHOLE_FILES, Effect, File
 from shim.lib import disk
 
@@ -257,13 +258,6 @@ def _plain(value: str) -> str:
     return line if len(line) <= VALUE_CHARS else f"{line[:VALUE_CHARS]}… ({len(line)} characters)"
 
 
-def folders_of(directory: str) -> Sequence[str]:
-    """The folders from the root of the repository down to the directory; only the directory outside of git."""
-    above = [Path(directory), *Path(directory).parents]
-    root = next((index for index, folder in enumerate(above) if (folder / ".git").exists()), 0)
-    return [str(folder) for folder in reversed(above[: root + 1])]
-
-
 class ProjectScanner:
     """Scans directories and caches each result until a file changes. Blocking; threads may share it.
 
@@ -281,7 +275,7 @@ class ProjectScanner:
             cached = self._cached.get(directory)
         if cached is not None and all(_stamp_of(path) == stamp for path, stamp in cached[0].items()):
             return cached[1]
-        folders = folders_of(directory)
+        folders = folders_down_to(directory)
         root = os.path.realpath(folders[0])
         look = _Look(root)
         for parent in Path(os.path.realpath(directory)).parents:

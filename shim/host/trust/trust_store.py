@@ -9,10 +9,7 @@ command line share the file and read it again when it changes. Blocking: call it
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -23,6 +20,7 @@ import structlog
 from shim.host.files.roots import within
 from shim.host.trust.project_settings import ProjectScanner, ProjectSettings
 from shim.host.trust.settings_rules import ANY
+from shim.lib import disk
 from shim.lib.clock import Clock, rfc3339
 from shim.lib.errors import ShimError
 from universal.lib.jsonvalue import arr, obj, text
@@ -122,17 +120,9 @@ class TrustFile:
 
     def _write(self, rows: Sequence[TrustDecision]) -> None:
         document = {"version": 1, "projects": [_row(row) for row in rows]}
-        temporary = ""
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.")  # its mode is 0600
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(document, file, indent=1)
-            Path(temporary).replace(self.path)
+            disk.put_private(self.path, json.dumps(document, indent=1))
         except OSError as error:
-            with suppress(OSError):
-                if temporary:
-                    Path(temporary).unlink()
             raise ShimError(
                 f"The decision could not be kept: {self.path} cannot be written ({error.strerror}). "
                 "Make the file writable; until then the server asks again."

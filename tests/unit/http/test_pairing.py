@@ -43,8 +43,8 @@ def token_of(pairing: Pairing) -> str:
 def test_a_token_outlives_the_server_and_ends_with_its_password() -> None:
     kept: dict[str, Any] = {}
     token = token_of(restart_pairing(b"one", kept))
-    assert restart_pairing(b"one", kept).admits(token, NOW_S)
-    assert not restart_pairing(b"another", kept).admits(token, NOW_S)
+    assert restart_pairing(b"one", kept).identify(token, NOW_S)
+    assert restart_pairing(b"another", kept).identify(token, NOW_S) is None
     assert [known.name for known in restart_pairing(b"one", kept).tokens(NOW_S)] == ["phone"]
     assert restart_pairing(b"another", kept).tokens(NOW_S) == []
 
@@ -56,7 +56,7 @@ def test_a_token_that_was_taken_back_stays_so_after_a_restart() -> None:
     assert pairing.revoke(lost.split("_")[2])
     assert not pairing.revoke("0" * 12)
     for now in (pairing, restart_pairing(b"one", kept)):
-        assert (now.admits(lost, NOW_S), now.admits(other, NOW_S)) == (False, True)
+        assert (now.identify(lost, NOW_S) is None, now.identify(other, NOW_S) is None) == (True, False)
         assert [known.id for known in now.tokens(NOW_S)] == [other.split("_")[2]]
 
 
@@ -64,28 +64,32 @@ def test_the_oldest_token_gives_way() -> None:
     kept: dict[str, Any] = {}
     pairing = restart_pairing(b"one", kept)
     made = [token_of(pairing) for _ in range(TOKENS + 1)]
-    assert (pairing.admits(made[0], NOW_S), pairing.admits(made[1], NOW_S), len(kept)) == (False, True, TOKENS)
+    assert (pairing.identify(made[0], NOW_S) is None, pairing.identify(made[1], NOW_S) is None, len(kept)) == (
+        True,
+        False,
+        TOKENS,
+    )
 
 
 def test_a_token_ends_after_thirty_days() -> None:
     pairing = Pairing(b"one")
     token = token_of(pairing)
-    assert pairing.admits(token, NOW_S + TOKEN_S - 1)
-    assert not pairing.admits(token, NOW_S + TOKEN_S)
+    assert pairing.identify(token, NOW_S + TOKEN_S - 1)
+    assert pairing.identify(token, NOW_S + TOKEN_S) is None
 
 
 def test_a_request_cannot_make_a_token_last_longer() -> None:
     pairing = Pairing(b"one")
     _, end, id_, seal = token_of(pairing).split("_")
     later = f"{int(end, 16) + 1:08x}"
-    assert not pairing.admits(f"pair_{later}_{id_}_{seal}", NOW_S)
+    assert pairing.identify(f"pair_{later}_{id_}_{seal}", NOW_S) is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "one", "pair_", "pair_ffffffff_", "pair_zz_00", "pair_ffffffff_" + "0" * 64, f"pair_ffffffff_{0:012x}_{0:064x}"]
 )
 def test_other_texts_are_no_tokens(text: str) -> None:
-    assert not Pairing(b"one").admits(text, NOW_S)
+    assert Pairing(b"one").identify(text, NOW_S) is None
 
 
 def test_a_code_is_good_once_and_for_five_minutes() -> None:
@@ -108,8 +112,8 @@ def test_the_oldest_code_gives_way() -> None:
 def test_without_a_password_tokens_are_of_this_process() -> None:
     pairing = Pairing(b"")
     token = token_of(pairing)
-    assert pairing.admits(token, NOW_S)
-    assert not Pairing(b"").admits(token, NOW_S)
+    assert pairing.identify(token, NOW_S)
+    assert Pairing(b"").identify(token, NOW_S) is None
 
 
 def test_a_token_of_another_server_is_good_until_it_is_revoked_there() -> None:
@@ -121,14 +125,14 @@ def test_a_token_of_another_server_is_good_until_it_is_revoked_there() -> None:
     assert id_ is not None
     with here.used(id_, use := Request()):
         assert there.revoke(id_)
-    assert not here.admits(token, NOW_S)
+    assert here.identify(token, NOW_S) is None
     assert use.is_cut_off
 
 
 def test_a_token_of_a_server_with_another_password_is_not_good() -> None:
     here, there = Pairing(b"one"), Pairing(b"two")
     there.restore({}, here.note)
-    assert not here.admits(token_of(there), NOW_S)
+    assert here.identify(token_of(there), NOW_S) is None
 
 
 def test_a_device_has_the_role_of_the_person_that_paired_it() -> None:
@@ -151,7 +155,7 @@ def test_the_token_of_a_person_gives_way_to_none() -> None:
     vera = pairing.add_person(Person("vera", "view"), NOW_S)
     for _ in range(TOKENS + 5):
         pairing.redeem(pairing.code(0.0), 0.0, NOW_S)
-    assert pairing.admits(vera, NOW_S)
+    assert pairing.identify(vera, NOW_S)
     assert len(pairing.tokens(NOW_S)) == TOKENS
 
 

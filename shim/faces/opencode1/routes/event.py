@@ -16,7 +16,7 @@ from shim.faces.opencode1.wire_event import FACE, OpenCodeEvent
 from shim.host.changes import RULES_TITLE, HostChanged, TuiToast
 from shim.host.config.opencode_config import unread_rules_notice
 from shim.http.operation import Ctx
-from shim.http.streams import need_room
+from shim.http.services import need_room
 from shim.stream.compression import wants_gzip
 from shim.stream.frame import Scope, normal_scope
 from shim.stream.hub import Face

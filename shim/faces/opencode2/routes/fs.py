@@ -62,7 +62,7 @@ async def listing(ctx: Ctx, query: requests.FolderQuery) -> object:
     folder = await _place(ctx, query.path)
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
-    inside = files.is_below(ctx.directory, folder)
+    inside = disk.is_inside(folder, ctx.directory)
     entries = await files.list_folder(ctx.directory if inside else folder, query.path if inside else "")
     before = "" if inside else _from(ctx.directory, folder)
     rows: list[FileSystemEntry] = [{"path": f"{before}{entry.path}", "type": entry.type} for entry in entries]

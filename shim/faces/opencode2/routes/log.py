@@ -21,7 +21,7 @@ from shim.faces.opencode2.wire_event import Event, EventJson
 from shim.http import log_stream, wire_json
 from shim.http.log_stream import frame, last_event_id
 from shim.http.operation import Ctx
-from shim.http.streams import need_room
+from shim.http.services import need_room
 from shim.lib.clock import from_rfc3339
 from shim.sessions.feed import Feed, Follower, wait_for_store
 from shim.store.base import Store

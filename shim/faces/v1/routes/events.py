@@ -15,8 +15,7 @@ from shim.faces.v1.routes.sessions import SessionPath
 from shim.http import wire_json
 from shim.http.log_stream import frame, last_event_id, stream
 from shim.http.operation import Ctx
-from shim.http.services import Universal
-from shim.http.streams import need_room
+from shim.http.services import Universal, need_room
 from shim.store.rows import EventRow, event_of
 from universal.events import UniversalEvent
 

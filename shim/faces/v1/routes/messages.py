@@ -15,7 +15,7 @@ from shim.faces.v1.routes.events import encoder
 from shim.faces.v1.routes.sessions import SessionPath
 from shim.http.log_stream import stream
 from shim.http.operation import Ctx
-from shim.http.streams import need_room
+from shim.http.services import need_room
 from shim.lib.errors import InvalidRequest, SessionTerminated
 from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, terms_of_headers, unattended_policy_of
 from shim.sessions.prompts.prompt_request import PromptRequest

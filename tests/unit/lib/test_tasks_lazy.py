@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shim.lib.lazy import Lazy
+from shim.lib.tasks import Lazy
 
 WAIT_S = 5
 

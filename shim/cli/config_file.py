@@ -7,7 +7,6 @@ change, the file stays as it is and the error asks the person to edit it.
 from __future__ import annotations
 
 import json
-import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -16,11 +15,9 @@ from typing import Any, cast
 
 from pydantic import SecretStr, ValidationError
 
+from shim.lib import disk
 from shim.lib.errors import ShimError
 from shim.lib.settings import JSON_FIELDS, LIVE, Settings, config_files, like, sentences
-
-FILE_MODE = 0o600
-FOLDER_MODE = 0o700
 
 
 class ConfigFileError(ShimError):
@@ -116,12 +113,8 @@ def _put(path: Path, new: str, target: Mapping[str, Any]) -> None:
         is_exact = False
     if not is_exact:
         raise ConfigFileError(f"{path} is written in a form that this command cannot change. Edit the file; it is unchanged.")
-    part = path.with_name(path.name + ".part")
     try:
-        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w", encoding="utf-8") as file:
-            file.write(new)
-        part.replace(path.resolve())
+        disk.put_private(path, new)
     except OSError as error:
         raise ConfigFileError(f"Cannot write {path}: {error.strerror}.") from error
 

@@ -19,6 +19,7 @@ from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 from shim.cli.local_server import authorization, trust
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
+from shim.lib.tasks import end_tasks
 from shim.processes.child_environment import MARK
 from universal.lib.jsonvalue import obj, text
 
@@ -126,10 +127,7 @@ class _Bridge:
             _write(body)
 
     async def close(self) -> None:
-        for task in list(self._tasks.values()):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks.values())
+        await end_tasks(*self._tasks.values())
 
 
 def _words(body: bytes) -> str:

@@ -10,11 +10,13 @@ Exit codes: those of `opencode-shim`; 1 for a command that neither this server n
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from shim.cli.imports import quick_imports
 from shim.lib.errors import ShimError
@@ -40,7 +42,7 @@ class Command:
 
     words: tuple[str, ...]
     add: Callable[[argparse.ArgumentParser], object]
-    run: Callable[[str, Options], int]
+    run: Callable[[Options], int]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -76,7 +78,7 @@ def call(name: str, arguments: Sequence[str]) -> int:
     command.add(parser)
     options, unknown = parser.parse_known_intermixed_args(arguments[len(command.words) :])
     _say_what_is_ignored(name, options, [entry for entry in unknown if entry.startswith("-")])
-    return command.run(name, options)
+    return command.run(options)
 
 
 def version(name: str) -> str:
@@ -213,68 +215,37 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
 # --- commands --------------------------------------------------------------------------------------------
 
 
-def _serve(_name: str, options: Options) -> int:
-    with quick_imports():
-        from shim.cli.serve_command import serve_as_opencode
-
-    return serve_as_opencode(options)
-
-
-def _web(_name: str, options: Options) -> int:
-    with quick_imports():
-        from shim.cli.serve_command import serve_as_opencode
-
-    return serve_as_opencode(options, page=True)
-
-
 def _add_tui(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", nargs="?", help="directory to work in")
     parser.add_argument("-c", "--continue", dest="last", action="store_true", help="continue the last session")
     parser.add_argument("-s", "--session", help="session to continue")
 
 
-def _tui(_name: str, options: Options) -> int:
-    with quick_imports():
-        from shim.cli.serve_command import tui
+def _late(module: str, work: str, **more: Any) -> Callable[[Options], int]:
+    """Return a function of a module of `shim.cli`, which is imported late: most calls need little of it."""
 
-    return tui({"directory": options.project}, None, session=options.session, last=options.last)
-
-
-def _run(_name: str, options: Options) -> int:
-    with quick_imports():
-        from shim.cli import opencode_run
-        from shim.cli.opencode_client import on_server
-
-    request = opencode_run.read(options)
-    return on_server(options, lambda settings, url: opencode_run.run(settings, url, request))
-
-
-def _late_command(work: str) -> Callable[[str, Options], int]:
-    """Return the named command of `shim.cli.opencode_client`. It is imported late, since most calls do not need it."""
-
-    def run(_name: str, options: Options) -> int:
+    def run(options: Options) -> int:
         with quick_imports():
-            from shim.cli import opencode_client
-
-        return getattr(opencode_client, work)(options)
+            job = importlib.import_module(f"shim.cli.{module}")
+        return getattr(job, work)(options, **more)
 
     return run
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command(("serve",), _add_serve, _serve),
-    Command(("web",), _add_serve, _web),
-    Command(("run",), _add_run, _run),
-    Command(("api",), _add_api, _late_command("api")),
-    Command(("session", "list"), _add_session_list, _late_command("session_list")),
-    Command(("export",), _add_export, _late_command("export")),
-    Command(("import",), _add_import, _late_command("import_")),
-    Command(("models",), _add_models, _late_command("models")),
-    Command(("agent", "list"), _add_server, _late_command("agent_list")),
+    Command(("serve",), _add_serve, _late("serve_command", "serve_as_opencode")),
+    Command(("web",), _add_serve, _late("serve_command", "serve_as_opencode", page=True)),
+    Command(("run",), _add_run, _late("opencode_run", "run")),
+    Command(("api",), _add_api, _late("opencode_client", "api")),
+    Command(("session", "list"), _add_session_list, _late("opencode_client", "session_list")),
+    Command(("export",), _add_export, _late("opencode_client", "export")),
+    Command(("import",), _add_import, _late("opencode_client", "import_")),
+    Command(("models",), _add_models, _late("opencode_client", "models")),
+    Command(("agent", "list"), _add_server, _late("opencode_client", "agent_list")),
 )
 """The commands of this server, in the order of the help. `attach` is missing: it opens the TUI of the real program."""
 
-TUI = Command((), _add_tui, _tui)
+TUI = Command((), _add_tui, _late("serve_command", "tui_as_opencode"))
 """`opencode [PROJECT]`: opens the real program's TUI on this server."""
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ OpenCode 1.18.33 does. No person can answer: permissions are rejected (`--auto`:
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import json
@@ -20,7 +19,7 @@ from typing import Any, TypeAlias
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from shim.cli.local_server import authorization, trust
-from shim.cli.opencode_client import file_part
+from shim.cli.opencode_client import Options, file_part, on_server
 from shim.cli.transfer import request as ask
 from shim.lib.clock import SystemClock
 from shim.lib.errors import ShimError
@@ -39,26 +38,6 @@ NOBODY_ANSWERS = [{"permission": name, "action": "deny", "pattern": "*"} for nam
 """Permission rules of a session that `run` creates. OpenCode sets the same ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The parsed command line of `run`."""
-
-    message: str
-    command: str | None = None
-    session: str | None = None
-    last: bool = False
-    fork: bool = False
-    share: bool = False
-    model: str | None = None
-    agent: str | None = None
-    variant: str | None = None
-    files: tuple[str, ...] = ()
-    title: str | None = None
-    json: bool = False
-    thinking: bool = False
-    allow: bool = False
-
-
 def _read_pipe(*, is_needed: bool) -> str:
     """The text that is piped in, to its end. Unless it is needed, it must begin in STDIN_WAIT_S: a supervisor closes no pipe."""
     if sys.stdin is None or sys.stdin.isatty():
@@ -73,8 +52,8 @@ def _read_pipe(*, is_needed: bool) -> str:
     return ""
 
 
-def read(options: argparse.Namespace) -> Request:
-    """Return the request of a command line. Raises ShimError for an option that this server does not support.
+def read(options: Options) -> str:
+    """Return the message of a command line. Raises ShimError for an option that this server does not support.
 
     Like OpenCode, it quotes words with blanks and appends the text from stdin. Unlike it, it does not wait for the end of a
     silent pipe if there is a message.
@@ -88,69 +67,59 @@ def read(options: argparse.Namespace) -> Request:
     message = "\n".join(part for part in (words, piped) if part)
     if not message.strip() and not options.command:
         raise ShimError("There is nothing to send. Give a message or a command.")
-    return Request(
-        message,
-        command=options.command,
-        session=options.session,
-        last=options.last,
-        fork=options.fork,
-        share=options.share,
-        model=options.model,
-        agent=options.agent,
-        variant=options.variant,
-        files=tuple(options.file),
-        title=options.title,
-        json=options.format == "json",
-        thinking=options.thinking,
-        allow=options.auto,
-    )
+    return message
 
 
-async def run(settings: Settings, url: str, request: Request) -> int:
+def run(options: Options) -> int:
     """Send the prompt and print its turn until it ends. Returns 1 if the turn failed."""
-    session = await _session(settings, url, request)
-    if request.share:
+    options.message = read(options)
+    return on_server(options, lambda settings, url: _run(settings, url, options))
+
+
+async def _run(settings: Settings, url: str, options: Options) -> int:
+    session = await _session(settings, url, options)
+    if options.share:
         shared = await ask(settings, "POST", f"{url}/session/{session}/share")
         sys.stderr.write(f"{text(obj(obj(shared).get('share')).get('url'))}\n")
-    path, body = _prompt(settings, request)
-    printer = Printer(session, json_lines=request.json, thinking=request.thinking)
+    path, body = _prompt(settings, options)
+    printer = Printer(session, json_lines=options.format == "json", thinking=options.thinking)
     async with contextlib.aclosing(_events(settings, url)) as events:
         await anext(events)  # `server.connected`: no later event is missed
         sending = asyncio.create_task(ask(settings, "POST", f"{url}/session/{session}/{path}", body))
         try:
-            await _until_idle(settings, url, session, events, printer, sending, allow=request.allow)
+            await _until_idle(settings, url, session, events, printer, sending, allow=options.auto)
             await sending
         finally:
             sending.cancel()
     return 1 if printer.failed else 0
 
 
-async def _session(settings: Settings, url: str, request: Request) -> str:
-    session = request.session
-    if session is None and request.last:
+async def _session(settings: Settings, url: str, options: Options) -> str:
+    session = options.session
+    if session is None and options.last:
         sessions = arr(await ask(settings, "GET", f"{url}/session", params={"roots": "true", "limit": "1"}))
         if not sessions:
             raise ShimError(f"There is no session in {settings.directory} to continue.")
         session = text(obj(sessions[0])["id"])
     if session is None:
-        title = {"title": request.title} if request.title else {}
+        title = {"title": options.title} if options.title else {}
         session = text(obj(await ask(settings, "POST", f"{url}/session", {**title, "permission": NOBODY_ANSWERS}))["id"])
-    elif request.fork:
+    elif options.fork:
         session = text(obj(await ask(settings, "POST", f"{url}/session/{session}/fork", {}))["id"])
     return session
 
 
-def _prompt(settings: Settings, request: Request) -> tuple[str, Json]:
+def _prompt(settings: Settings, options: Options) -> tuple[str, Json]:
     """Return the last segment of the request's path, and its body."""
-    files = [file_part(name, Path(settings.directory)) for name in request.files]
-    more: Json = {key: value for key, value in (("agent", request.agent), ("variant", request.variant)) if value}
-    if request.command:
-        model = {"model": request.model} if request.model else {}
-        return "command", {"command": request.command, "arguments": request.message, "parts": files, **model, **more}
-    if request.model:
-        provider, _, model_id = request.model.partition("/")
+    files = [file_part(name, Path(settings.directory)) for name in options.file]
+    more: Json = {key: value for key, value in (("agent", options.agent), ("variant", options.variant)) if value}
+    if options.command:
+        model = {"model": options.model} if options.model else {}
+        return "command", {"command": options.command, "arguments": options.message, "parts": files, **model, **more}
+    if options.model:
+        provider, _, model_id = options.model.partition("/")
         more["model"] = {"providerID": provider, "modelID": model_id}
-    return "message", {"parts": [*files, {"type": "text", "text": request.message}], **more}
+    return "message", {"parts": [*files, {"type": "text", "text": options.message}], **more}
 
 
 async def _until_idle(

@@ -14,6 +14,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from shim.lib import disk
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
 from universal.lib.jsonvalue import obj
@@ -44,12 +45,8 @@ def registration(settings: Settings, url: str, environ: Mapping[str, str]) -> Ge
     row: dict[str, object] = {"version": OPENCODE2_VERSION, "url": url, "pid": os.getpid()}
     if settings.password is not None:
         row["password"] = settings.password.get_secret_value()
-    new = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            json.dump(row, file)
-        new.replace(path)
+        disk.put_private(path, json.dumps(row))
     except OSError as error:
         raise RegistrationError(f"Cannot write {path}: {error.strerror}. Leave --register out, or mend the folder.") from error
     try:

@@ -267,6 +267,11 @@ def tui(flags: Mapping[str, Any], url: str | None, *, session: str | None, last:
         return run(settings, sock, attach)
 
 
+def tui_as_opencode(options: argparse.Namespace) -> int:
+    """Open OpenCode's TUI on a server of its own, as `opencode [PROJECT]` does."""
+    return tui({"directory": options.project}, None, session=options.session, last=options.last)
+
+
 def show_page_of(url: str, settings: Settings, *, browser: bool) -> None:
     """Show the web UI's page of the server at `url`. Raises ShimError if it serves none."""
     asyncio.run(clients.require_web_ui(url, settings))

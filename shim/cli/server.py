@@ -226,7 +226,7 @@ def run(
     watchdog = _Watchdog(stop_s, settings.drain_s + DRAIN_EXTRA_S)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(settings, sock, tls, during, make_app or _application, watchdog, on_hangup, renews=renews))
+            return runner.run(_serve(settings, sock, tls, during, make_app, watchdog, on_hangup, renews=renews))
     finally:
         watchdog.close()
         sock.close()
@@ -237,7 +237,7 @@ async def _serve(
     sock: socket.socket,
     tls: ssl.SSLContext | None,
     during: Callable[[RunningServer], Awaitable[int]],
-    make_app: MakeApp,
+    make_app: MakeApp | None,
     watchdog: _Watchdog,
     on_hangup: Callable[[], None] | None,
     *,
@@ -247,7 +247,9 @@ async def _serve(
     assert task is not None
     with _signals(task, watchdog, on_hangup, drains=settings.drain_s > 0, renews=renews) as stop:
         gc.disable()
-        app = make_app(settings)
+        from shim.main import app as main  # imported here, so that `opencode-shim config` and `--help` do not load the server
+
+        app = (make_app or main.build_app)(settings)
         # No handler_cancellation: a client that hangs up must not leave its request half done.
         runner = web.AppRunner(
             app,
@@ -265,20 +267,23 @@ async def _serve(
             site = web.SockSite(runner, sock, backlog=BACKLOG, ssl_context=tls)
             await site.start()
             url = url_of(sock, tls=tls is not None)
-            await _find_agents(app)
+            if main.AGENTS in app:
+                await main.find_agents(app)
             # All objects of the start live until the end. The collector then looks only at later ones.
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
             gc.enable()
-            _announce(app, url + (settings.base_path or "").rstrip("/"))
+            if (announce := app.get(main.ANNOUNCE)) is not None:
+                announce(url + (settings.base_path or "").rstrip("/"))
             return await during(RunningServer(url, app, settings, tls))
         except asyncio.CancelledError:
             if not stop.names:
                 raise
             if site is not None and stop.is_draining:
-                await _drain(app, partial(_stop_listening, site, sock), settings.drain_s)
+                with suppress(asyncio.CancelledError):  # a second signal, and the turns fail at once
+                    await main.drain(app, settings.drain_s, partial(_stop_listening, site, sock))
             if stop.names[0] in ("SIGTERM", "SIGUSR2"):  # of a service manager, which starts it again, or of `restart`
-                _leave_agents(app)
+                main.leave_agents(app)
             return RENEW if stop.names[0] == "SIGUSR2" else 0
         finally:
             stop.is_draining = False
@@ -286,12 +291,6 @@ async def _serve(
             gc.enable()  # also after a start that failed
             watchdog.arm()
             await runner.cleanup()
-
-
-def _leave_agents(app: web.Application) -> None:
-    from shim.main.app import leave_agents  # imported here for the same reason as in `_announce`
-
-    leave_agents(app)
 
 
 async def _stop_listening(site: web.SockSite, sock: socket.socket) -> None:
@@ -304,14 +303,6 @@ async def _stop_listening(site: web.SockSite, sock: socket.socket) -> None:
     for _ in range(ACCEPT_STEPS):
         await asyncio.sleep(0)  # what was accepted begins to be served
     await site.stop()
-
-
-async def _drain(app: web.Application, stop_listening: Callable[[], Awaitable[None]], seconds: float) -> None:
-    """Let running turns end. A second signal cancels this task, and the turns fail at once."""
-    from shim.main.app import drain  # imported here for the same reason as in `_announce`
-
-    with suppress(asyncio.CancelledError):
-        await drain(app, seconds, stop_listening)
 
 
 @dataclass(slots=True)
@@ -421,27 +412,6 @@ def has_terminal() -> bool:
     except OSError:
         return False
     return True
-
-
-def _application(settings: Settings) -> web.Application:
-    # Imported here, so that `opencode-shim config` and `--help` do not load the whole server.
-    from shim.main.app import build_app
-
-    return build_app(settings)
-
-
-async def _find_agents(app: web.Application) -> None:
-    from shim.main.app import AGENTS, find_agents  # imported here for the same reason
-
-    if AGENTS in app:
-        await find_agents(app)
-
-
-def _announce(app: web.Application, url: str) -> None:
-    from shim.main.app import ANNOUNCE  # imported here for the same reason
-
-    if (announce := app.get(ANNOUNCE)) is not None:
-        announce(url)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

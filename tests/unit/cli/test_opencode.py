@@ -36,7 +36,7 @@ class CommandRecorder:
         monkeypatch.setattr(opencode, "COMMANDS", tuple(one for one in commands if one.words))
         monkeypatch.setattr(opencode, "TUI", next(one for one in commands if not one.words))
 
-    def _run(self, _name: str, options: argparse.Namespace) -> int:
+    def _run(self, options: argparse.Namespace) -> int:
         self.options.append(options)
         return 0
 
@@ -113,8 +113,8 @@ def test_words_with_blanks_are_quoted_and_piped_text_is_added(monkeypatch: pytes
     parser = argparse.ArgumentParser()
     opencode._add_run(parser)
     monkeypatch.setattr("sys.stdin", __import__("io").StringIO("piped"))
-    request = opencode_run.read(parser.parse_args(["say", "two words", "-m", "mock/mock", "--format", "json"]))
-    assert (request.message, request.model, request.json) == ('say "two words"\npiped', "mock/mock", True)
+    message = opencode_run.read(parser.parse_args(["say", "two words", "-m", "mock/mock"]))
+    assert message == 'say "two words"\npiped'
 
 
 def test_a_folder_and_a_picture_are_attached_as_what_they_are(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -25,9 +25,6 @@ from shim.cli.registry_commands import agents, log_errors, restart, say_that_age
 from shim.cli.team_commands import TEAM, with_server
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
-
-if TYPE_CHECKING:
-    pass
 
 PROGRAM = "opencode-shim"
 COMPLETE_VARIABLE = "_OPENCODE_SHIM_COMPLETE"

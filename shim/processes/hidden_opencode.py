@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -24,7 +23,7 @@ from shim.lib.errors import AgentNotFound, AgentStartFailed
 from shim.processes import child_process
 from shim.processes.aliases import find_program, is_alias
 from shim.processes.child_environment import ChildEnvironment, child_environment
-from shim.processes.http_agent import free_port
+from shim.processes.http_agent import LISTENING, free_port
 
 ENV_BINARY = "SHIM_OPENCODE_BIN"
 INSTALL_HINT = "Install it (npm install -g opencode-ai), put it on PATH, or name it in SHIM_OPENCODE_BIN."
@@ -42,7 +41,6 @@ KEEPER = (
 
 The shell closes its own stdout, so that we see the end of a child that exits by itself.
 """
-LISTENING = re.compile(rb"listening on (https?://\S+)")
 
 
 @dataclass(frozen=True, slots=True)

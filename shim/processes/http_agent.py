@@ -37,6 +37,7 @@ import aiohttp
 import structlog
 
 from shim.lib.errors import AgentError, AgentGone, AgentNotFound, AgentStuck
+from shim.lib.tasks import end_tasks
 from shim.processes.agent_pipes import AgentProcess, OnExit, OnLines
 from universal.items import Json
 from universal.launch import Exit, LaunchSpec
@@ -64,7 +65,7 @@ KEEPER = 'exec 3<&0; "$@" </dev/null 3<&- & child=$!; exec >/dev/null 2>&1; trap
 
 The shell closes its own stdout, so that we see the end of a child that exits by itself.
 """
-LISTENING = re.compile(rb"listening on (https?://[^\s]+)")
+LISTENING = re.compile(rb"listening on (https?://\S+)")
 
 log = structlog.get_logger(__name__)
 
@@ -156,12 +157,9 @@ class HttpAgent:
     async def _end(self, exit_: Exit) -> None:
         """Deliver the last events, then report the exit."""
         try:
-            if self._stream is not None:
-                if self._url.done():
-                    await asyncio.wait({self._stream}, timeout=LAST_EVENTS_S)
-                await _cancel(self._stream)
-            for call in list(self._calls):
-                await _cancel(call)
+            if self._stream is not None and self._url.done():
+                await asyncio.wait({self._stream}, timeout=LAST_EVENTS_S)
+            await end_tasks(self._stream, *self._calls)
             self._url.cancel()
         finally:
             stderr = "\n".join(filter(None, (exit_.stderr, self._trouble)))
@@ -187,9 +185,8 @@ class HttpAgent:
                 try:
                     await self._events(stream, connected)
                 finally:
-                    await _cancel(requests)
-                    for call in list(self._calls):
-                        await _cancel(call)
+                    await end_tasks(requests)  # it makes no more calls
+                    await end_tasks(*self._calls)
             self._trouble = "The agent's event stream has ended."
         except TimeoutError:
             self._trouble = f"The agent's server did not listen, or was not ready, within {START_S:.0f} s."
@@ -273,12 +270,6 @@ def _body(data: bytes) -> Json:
         return json.loads(data)
     except ValueError:
         return {"message": data[:500].decode("utf-8", "replace")}
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await asyncio.wait({task})
 
 
 def free_port() -> int:

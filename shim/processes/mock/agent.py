@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict, deque
 from pathlib import Path
 
+from shim.lib.tasks import end_tasks
 from shim.processes.inprocess import Program, Stdio
 from shim.processes.mock.run import Conversation, Leave, Run
 from shim.processes.mock.scenes import SCENES, scene_for
@@ -78,7 +79,7 @@ class _Mock:
         except Leave as leave:
             return leave.code
         finally:
-            await _cancel(reading, self._playing)
+            await end_tasks(reading, self._playing)
 
     def _play_next(self) -> None:
         if self._playing is None and self._waiting:
@@ -111,7 +112,7 @@ class _Mock:
         """Stop the named run, also after its answer. An unknown run is ignored."""
         if self._run is not None and self._playing is not None and self._run.id == name:
             run, playing = self._run, self._playing
-            await _cancel(playing)
+            await end_tasks(playing)
             if playing.cancelled():
                 self._run = self._playing = None
                 await run.abort()
@@ -131,14 +132,6 @@ async def _play(run: Run) -> None:
     await cue.scene.play(run, cue.args)
     if not run.answered:
         await run.finish_prompt()
-
-
-async def _cancel(*tasks: asyncio.Task[None] | asyncio.Task[bytes | None] | None) -> None:
-    """Cancel the tasks, wait for their end, and drop their results."""
-    running = [task for task in tasks if task is not None]
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
 
 
 def _model() -> Frame:

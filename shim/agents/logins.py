@@ -19,6 +19,7 @@ from shim.agents.directory import Agent
 from shim.host.terminals.terminal_manager import PtyProcess, PtySpec
 from shim.lib.clock import Clock
 from shim.lib.errors import InvalidRequest
+from shim.lib.tasks import keep
 from shim.processes.child_environment import child_environment
 
 log = structlog.get_logger(__name__)
@@ -162,9 +163,7 @@ class Logins:
     def _expire(self, login: Login) -> None:
         login.status = "expired"
         if login.process is not None:
-            task = asyncio.ensure_future(login.process.end())
-            self._ends.add(task)
-            task.add_done_callback(self._ends.discard)
+            keep(asyncio.create_task(login.process.end()), self._ends)
 
 
 def _hear(login: Login, text: str) -> None:

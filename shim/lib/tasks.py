@@ -21,6 +21,13 @@ def retrieve_error(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
+def keep(task: asyncio.Task[T], tasks: set[asyncio.Task[T]]) -> asyncio.Task[T]:
+    """Keep a task in a set until it ends: the event loop alone does not keep it."""
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task
+
+
 async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
     """Cancel tasks, and wait until they have ended. Their errors are not raised. None is no task."""
     ending = [task for task in tasks if task is not None]

@@ -15,14 +15,16 @@ import fcntl
 import ipaddress
 import re
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
 
+from shim.lib.tasks import keep
 from shim.processes.handle import JudgeHost
 from universal.permissions import Action, Rule, decide
 
@@ -180,10 +182,8 @@ class Egress:
             serve = self._proxy if number == 0 else self._pass_in if is_own else partial(self._forward, port)
             self._run(self._listen(socket.socket(fileno=descriptor), serve))
 
-    def _run(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        keep(asyncio.create_task(work), self._tasks)
 
     async def _listen(
         self, listener: socket.socket, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

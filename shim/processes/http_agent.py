@@ -37,7 +37,7 @@ import aiohttp
 import structlog
 
 from shim.lib.errors import AgentError, AgentGone, AgentNotFound, AgentStuck
-from shim.lib.tasks import end_tasks
+from shim.lib.tasks import end_tasks, keep
 from shim.processes.agent_pipes import AgentProcess, OnExit, OnLines
 from universal.items import Json
 from universal.launch import Exit, LaunchSpec
@@ -237,9 +237,8 @@ class HttpAgent:
                 await connected.wait()
         while True:
             line = await self._queue.get()
-            task = asyncio.create_task(self._request(http, url, obj(json.loads(line))), name=f"{self._name}: request")
-            self._calls.add(task)
-            task.add_done_callback(self._calls.discard)
+            request = self._request(http, url, obj(json.loads(line)))
+            keep(asyncio.create_task(request, name=f"{self._name}: request"), self._calls)
 
     async def _request(self, http: aiohttp.ClientSession, url: str, request: dict[str, Json]) -> None:
         answer: dict[str, Json] = {"id": request.get("id"), "status": 0, "body": None}

@@ -25,7 +25,7 @@ from shim.http.operation import Ctx, check, check_unparsed
 from shim.lib import errors
 from shim.lib.complaints import fault
 from shim.lib.errors import InvalidRequest, RequestError, SessionNotFound, ShimError, row_of
-from shim.lib.tasks import doer, go_on_for
+from shim.lib.tasks import doer, go_on_for, keep
 from shim.sessions.feed import Listener, SessionChanges
 from shim.stream.frame import to_json
 from universal.lib.jsonrpc import METHOD_NOT_FOUND, Id, JsonRpc, MalformedMessage, Notification, Request, Response
@@ -206,9 +206,7 @@ class Connection:
 
     def later(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Begin work whose messages come after the answer of the request that begins it."""
-        task = asyncio.create_task(go_on_for(doer(), work), name=f"acp {name[:100]}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        keep(asyncio.create_task(go_on_for(doer(), work), name=f"acp {name[:100]}"), self._tasks)
 
     async def _serve(self, id_: Id, method: str, params: JsonObject) -> None:
         row = self._methods.get(method)

@@ -29,7 +29,7 @@ from shim.host.git.git_command import git, git_in, is_installed, scratch_folder
 from shim.lib.clock import Clock
 from shim.lib.disk import private_folder
 from shim.lib.errors import ShimError
-from shim.lib.tasks import end_tasks, retrieve_error
+from shim.lib.tasks import end_tasks, keep, retrieve_error
 from shim.processes.command import CommandResult, ProgramMissing
 from universal.lib.diffs import FileDiff, file_diff
 
@@ -240,9 +240,8 @@ class Snapshots:
         """
         project = self._project(directory)
         if project.coming is None:
-            project.coming = asyncio.create_task(self._take(directory, project), name=f"snapshot of {directory}")
-            self._taking.add(project.coming)
-            project.coming.add_done_callback(self._taking.discard)
+            taking = asyncio.create_task(self._take(directory, project), name=f"snapshot of {directory}")
+            project.coming = keep(taking, self._taking)
             project.coming.add_done_callback(retrieve_error)
         return await asyncio.shield(project.coming)
 

@@ -36,7 +36,7 @@ from shim.lib.errors import (
     WorktreeStartCommandFailed,
 )
 from shim.lib.ids import slug
-from shim.lib.tasks import end_tasks
+from shim.lib.tasks import end_tasks, keep
 from shim.processes.command import CommandResult, run
 
 BRANCH = "opencode/"
@@ -194,9 +194,7 @@ class Worktrees:
                 log.warning("worktree.start_command_failed", directory=directory, code=result.code, message=message)
 
     def _start(self, work: Coroutine[None, None, None], name: str) -> None:
-        task = asyncio.create_task(work, name=f"worktree {name}")
-        self._filling.add(task)
-        task.add_done_callback(self._filling.discard)
+        keep(asyncio.create_task(work, name=f"worktree {name}"), self._filling)
 
     async def _refresh(self, directory: str) -> None:
         """Read the project's worktrees again, and publish the project."""

@@ -28,7 +28,7 @@ import structlog
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.files.roots import folders_down_to
 from shim.lib import disk
-from shim.lib.tasks import end_tasks
+from shim.lib.tasks import end_tasks, keep, retrieve_error
 from shim.processes import child_process
 from shim.processes.aliases import find_program
 from shim.processes.child_environment import child_environment
@@ -167,7 +167,7 @@ class _Host:
         has_failed = self.starting is not None and self.starting.done() and not self.is_alive
         if self.starting is None or (has_failed and self.failures < FAILURES_LIMIT):
             self.starting = asyncio.create_task(self.start(self), name=f"plugins of {self.directory}")
-            self.starting.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self.starting.add_done_callback(retrieve_error)
         return self.starting
 
     @property
@@ -210,11 +210,6 @@ class _Host:
         """Keep the end of what the host writes."""
         while data := await stream.read(2**16):
             self.tail = (self.tail + data.decode("utf-8", "replace"))[-TAIL_CHARS:]
-
-    def keep(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
 
     async def end(self) -> None:
         if self.writer is not None:
@@ -347,13 +342,14 @@ class PluginHosts:
         files = self._files.get(key, PluginFiles())
         host = self._hosts.pop(key, None)
         if host is not None and host.files != files:
-            self._end_soon(host)
+            keep(asyncio.create_task(self._end(host)), self._endings)
             host = None
         if not files.stamps:
             return None
         self._hosts[key] = host = host or _Host(directory, files, self._socket(directory, files), self._start)
         while len(self._hosts) > HOSTS_LIMIT:
-            self._end_soon(self._hosts.pop(next(iter(self._hosts))))
+            oldest = self._hosts.pop(next(iter(self._hosts)))
+            keep(asyncio.create_task(self._end(oldest)), self._endings)
         host.ready()
         return host
 
@@ -397,7 +393,7 @@ class PluginHosts:
             "headers": headers,
         }
         process.stdin.write(json.dumps(lines).encode() + b"\n")
-        host.keep(host.read_output(process.stdout))
+        keep(asyncio.create_task(host.read_output(process.stdout)), host.tasks)
         while True:
             with contextlib.suppress(OSError):
                 reader, host.writer = await asyncio.open_unix_connection(host.socket, limit=LINE_LIMIT_BYTES)
@@ -405,18 +401,13 @@ class PluginHosts:
             if process.returncode is not None:
                 raise HostFailed(f"it ended with {process.returncode}. {host.tail}".strip())
             await asyncio.sleep(LOOK_S)
-        host.keep(host.read(reader))
+        keep(asyncio.create_task(host.read(reader)), host.tasks)
         host.state = await host.call("hook/state", {}, START_S)
 
     def _fail(self, host: _Host, why: str) -> None:
         host.failures += 1
         log.warning("plugins.failed", directory=host.directory, why=why, failures=host.failures)
         self._notify(host.directory, f"The host of your tools and plugins failed: {why}")
-
-    def _end_soon(self, host: _Host) -> None:
-        task = asyncio.create_task(self._end(host))
-        self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
 
     async def _end(self, host: _Host) -> None:
         await end_tasks(host.starting)

@@ -37,6 +37,7 @@ from shim.lib.clock import Clock
 from shim.lib.disk import is_folder
 from shim.lib.errors import InvalidRequest, PtyNotFound
 from shim.lib.ids import Ids
+from shim.lib.tasks import keep
 from shim.processes import child_process, process_family
 from shim.processes.child_environment import ChildEnvironment, child_environment
 from shim.processes.holder_link import HeldTerminal, Hold, HolderStart, fits
@@ -445,12 +446,8 @@ class Terminals:
         if self._closed or len(self._open) + len(self._starting) >= self._limit:
             raise InvalidRequest(f"There are {self._limit} terminals open, which is the limit. Close some.")
         directory_token = self._tokens.setdefault(directory, f"ptys-{secrets.token_hex(8)}")
-        start = asyncio.create_task(
-            self._start(directory, directory_token, project, new), name=f"start of a terminal in {directory}"
-        )
-        self._starting.add(start)
-        start.add_done_callback(self._starting.discard)
-        return await asyncio.shield(start)
+        start = self._start(directory, directory_token, project, new)
+        return await asyncio.shield(keep(asyncio.create_task(start, name=f"start of a terminal in {directory}"), self._starting))
 
     async def _start(self, directory: str, directory_token: str, project: str, new: NewTerminal) -> Terminal:
         """As `create`. Its client may go meanwhile: what was begun is listed, or ended."""

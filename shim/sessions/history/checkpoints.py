@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import structlog
 
 from shim.lib.errors import StoreError
+from shim.lib.tasks import keep
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import pending_prompt_of
 from shim.sessions.session.session_state import SessionState, StoredCheckpoint
@@ -378,9 +379,7 @@ class CheckpointWriter:
         self._due.pop(state.id, None)
         if state.journal.is_closed:
             return
-        task = asyncio.create_task(save_in_steps(state, self._store), name=f"checkpoint {state.id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        keep(asyncio.create_task(save_in_steps(state, self._store), name=f"checkpoint {state.id}"), self._tasks)
 
     async def close(self) -> None:
         """Write those that are due, within CLOSE_S. Later changes are not noted."""

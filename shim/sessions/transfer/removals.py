@@ -9,7 +9,7 @@ import structlog
 
 from shim.agents.directory import AgentDirectory
 from shim.lib.errors import AgentError
-from shim.lib.tasks import end_tasks
+from shim.lib.tasks import end_tasks, keep
 from shim.processes.answers import ask
 from shim.sessions.session.native_sessions import NativeSession
 from universal.lib.jsonline import objects, result_of
@@ -31,9 +31,7 @@ class Removals:
         """Remove the conversations of a session, by agent."""
         for name, native in conversations.items():
             if native.started:
-                task = asyncio.get_running_loop().create_task(self._remove(name, native.id), name=f"remove {native.id}")
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                keep(asyncio.create_task(self._remove(name, native.id), name=f"remove {native.id}"), self._tasks)
 
     async def close(self) -> None:
         await end_tasks(*self._tasks)

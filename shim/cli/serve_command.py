@@ -86,14 +86,12 @@ class Reloader:
         apply: Callable[[web.Application, Settings], None],
         relog: Callable[[Settings], None],
         notifier: Notifier | None = None,
-        check_s: float = CHECK_S,
     ) -> None:
         self.settings = settings
         self._load = load
         self._apply = apply
         self._relog = relog
         self._notifier = notifier or Notifier()
-        self._check_s = check_s
         self._request = asyncio.Event()
 
     def ask(self) -> None:
@@ -106,7 +104,7 @@ class Reloader:
         while True:
             is_requested = False
             try:
-                async with asyncio.timeout(self._check_s):
+                async with asyncio.timeout(CHECK_S):
                     is_requested = await self._request.wait()
             except TimeoutError:
                 pass

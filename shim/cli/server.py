@@ -138,7 +138,7 @@ def notice_the_gone(sock: socket.socket) -> socket.socket:
 
 
 def allow_open_files(target: int = OPEN_FILES) -> int:
-    """Raise this process's soft limit of open files up to `wanted` or the hard limit, and return the new limit."""
+    """Raise this process's soft limit of open files up to `target` or the hard limit, and return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = target if hard == resource.RLIM_INFINITY else min(target, hard)
     if soft != resource.RLIM_INFINITY and soft < most:

@@ -463,14 +463,14 @@ def need_id(prefix: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def to_response(result: object, status: int = 200, headers: Mapping[str, str] | None = None) -> web.StreamResponse:
+def to_response(result: object, headers: Mapping[str, str] | None = None) -> web.StreamResponse:
     """Turn a handler's result into a response: None into 204 with an empty body."""
     if isinstance(result, web.StreamResponse):
         return result
     if result is None:
         return web.Response(status=204, headers=headers)
     body = wire_json.dumps(result)
-    response = web.Response(body=body, status=status, headers=headers, content_type="application/json")
+    response = web.Response(body=body, headers=headers, content_type="application/json")
     if len(body) > COMPRESS_ABOVE_BYTES:
         response.enable_compression()
     return response

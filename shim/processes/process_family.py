@@ -110,11 +110,11 @@ def without_owner(environ: Mapping[str, str], owner: str) -> dict[str, str]:
     return {**{name: value for name, value in environ.items() if name != MARK}, **({MARK: ",".join(tokens)} if tokens else {})}
 
 
-def end_owned(owner: str, wait_s: float = OWNED_WAIT_S) -> int:
+def end_owned(owner: str) -> int:
     """End all processes with this owner's token, which a killed server left behind. Returns their number."""
     processes = members(NO_LEADER, owner)
     if processes:
-        sweep(NO_LEADER, owner, 0, processes, wait_s)
+        sweep(NO_LEADER, owner, 0, processes, OWNED_WAIT_S)
     return len(processes)
 
 

@@ -122,9 +122,6 @@ SELECT id, (SELECT max(sequence) FROM event WHERE session_id = journal.id) FROM 
 """
 """Skips through the index from journal to journal. A GROUP BY would read all of it."""
 
-LAST_INTEGER = 2**63 - 1
-"""SQLite's largest integer."""
-
 ADVICE: dict[int, str] = {
     sqlite3.SQLITE_FULL: "The disk is full. Free some space; what waits to be written is kept and tried again.",
     sqlite3.SQLITE_IOERR: "The disk refused. Look at its space, quota and health; what waits is kept and tried again.",

@@ -189,6 +189,12 @@ async def scratch_folder(prefix: str, parent: Path | None = None) -> AsyncGenera
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
+def message_of(result: CommandResult) -> str:
+    """What a git that failed has said."""
+    words = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-2000:]
+    return words or ("git did not end in time" if result.code is None else f"git ended with {result.code}")
+
+
 def _argv(arguments: tuple[str, ...], settings: tuple[str, ...] = ()) -> list[str]:
     command, *rest = arguments
     return [*COMMAND, *settings, command, *FLAGS.get(command, ()), *rest]

@@ -13,7 +13,7 @@ import secrets
 from pathlib import Path
 
 from shim.host.changes import HostFeed, ProjectDirectoriesChanged
-from shim.host.git.git_command import git
+from shim.host.git.git_command import git, message_of
 from shim.host.git.projects import Identity, Projects
 from shim.host.git.worktrees import plain
 from shim.lib.disk import is_folder
@@ -50,7 +50,7 @@ class ProjectCopies:
         place = await asyncio.to_thread(_free, parent, plain(name or "") or generate_name(None))
         result = await git(project.worktree, "worktree", "add", "--detach", str(place), "HEAD")
         if not result.ok:
-            raise ProjectCopyError(result.stderr.decode("utf-8", "replace").strip() or "git did not end in time")
+            raise ProjectCopyError(message_of(result))
         self._store.set_value(COPIES, str(place), project.id)
         await self._publish_change(project, directory, str(place))
         return str(place)
@@ -66,7 +66,7 @@ class ProjectCopies:
             )
         result = await git(project.worktree, "worktree", "remove", *(("--force",) if force else ()), place)
         if not result.ok and await asyncio.to_thread(os.path.lexists, place):
-            message = result.stderr.decode("utf-8", "replace").strip()
+            message = message_of(result)
             raise ProjectCopyError(message, force_required="--force" in message)
         await git(project.worktree, "worktree", "prune")
         self._store.set_value(COPIES, place, None)

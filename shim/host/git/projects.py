@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shim.host.git import vcs
-from shim.host.git.git_command import git
+from shim.host.git.git_command import git, message_of
 from shim.host.values import Project, ProjectIcon
 from shim.lib.clock import Clock
 from shim.lib.disk import is_file, is_folder, is_inside
@@ -133,7 +133,7 @@ class Projects:
         if (await self.identity(directory)).vcs is None:
             result = await git(directory, "init", "--quiet")
             if not result.ok:
-                raise GitInitFailed(directory, result.stderr.decode(errors="replace").strip())
+                raise GitInitFailed(directory, message_of(result))
             self.forget(directory)
         return await self.current(directory)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import structlog
 
 from shim.host.git import vcs
-from shim.host.git.git_command import git, git_in, is_installed, scratch_folder
+from shim.host.git.git_command import git, git_in, is_installed, message_of, scratch_folder
 from shim.lib.clock import Clock
 from shim.lib.disk import private_folder
 from shim.lib.errors import ShimError
@@ -393,7 +393,7 @@ class Snapshots:
             await asyncio.to_thread(private_folder, git_dir)
             result = await git_in(git_dir, here, "init", "-q", "--bare", "--template=", "--shared=0600", str(git_dir))
             if not result.ok:
-                raise SnapshotError(f"git cannot create {git_dir}: {_git_message(result)}")
+                raise SnapshotError(f"git cannot create {git_dir}: {message_of(result)}")
         folder = await asyncio.to_thread(self._folder.resolve)
         lines = [f"/{folder.relative_to(top).as_posix()}/"] if folder.is_relative_to(top) else []
         config = ignored.text.rstrip("\n") if ignored.ok else ""
@@ -429,7 +429,7 @@ class Snapshots:
         if not result.ok:
             if "index.lock" in result.stderr.decode(errors="replace"):
                 await asyncio.to_thread(unlock, str(git_dir))  # a killed server left it: we hold the lock of `_alone`
-            raise SnapshotError(_git_message(result))
+            raise SnapshotError(message_of(result))
         return result
 
     async def _track(self, directory: str, project: _Project) -> str:
@@ -566,10 +566,6 @@ def _age_s(path: Path, now_ms: int) -> float:
         return now_ms / 1000 - path.stat().st_mtime
     except OSError:
         return math.inf
-
-
-def _git_message(result: CommandResult) -> str:
-    return result.stderr.decode("utf-8", "replace").strip()[-2000:] or f"git ended with {result.code}"
 
 
 # --- differences ------------------------------------------------------------------------------------------------

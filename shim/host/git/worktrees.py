@@ -24,7 +24,7 @@ import structlog
 
 from shim.host.changes import EVERYWHERE, HostFeed, ProjectUpdated, WorktreeFailed, WorktreeReady
 from shim.host.git import vcs
-from shim.host.git.git_command import git
+from shim.host.git.git_command import git, message_of
 from shim.host.git.projects import GLOBAL, Projects
 from shim.lib.disk import private_folder
 from shim.lib.errors import (
@@ -103,7 +103,7 @@ class Worktrees:
                 project.worktree, "worktree", "add", "--no-checkout", "-b", worktree.branch, worktree.directory, *since
             )
         if not added.ok:
-            raise WorktreeCreateFailed(_git_message(added))
+            raise WorktreeCreateFailed(message_of(added))
         await self._projects.identity(worktree.directory)
         await self._refresh(directory)
         self._start(self._fill(worktree, project.id, start), worktree.name)
@@ -136,7 +136,7 @@ class Worktrees:
             # The worktree is broken or its repository is gone. The folder is still ours to delete.
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
             if await asyncio.to_thread(place.exists):
-                raise WorktreeRemoveFailed(_git_message(result))
+                raise WorktreeRemoveFailed(message_of(result))
         await git(project.worktree, "worktree", "prune")
         if branch is not None and branch.startswith(BRANCH):
             await git(project.worktree, "branch", "-D", branch)
@@ -178,7 +178,7 @@ class Worktrees:
         """Check out the files, in the background, because a large repository takes long."""
         result = await _git(worktree.directory, "reset", "--hard")
         if not result.ok:
-            self._changes.publish(WorktreeFailed(_git_message(result)), worktree.directory, project)
+            self._changes.publish(WorktreeFailed(message_of(result)), worktree.directory, project)
             return
         self._changes.publish(WorktreeReady(worktree.name, worktree.branch), worktree.directory, project)
         await self._run_starts(worktree.directory, project, start)
@@ -190,7 +190,7 @@ class Worktrees:
                 continue
             result = await run(["/bin/sh", "-c", command], directory, timeout_s=START_S, limit_bytes=START_OUTPUT_BYTES)
             if not result.ok:
-                message = _git_message(result)[:500]
+                message = message_of(result)[:500]
                 log.warning("worktree.start_command_failed", directory=directory, code=result.code, message=message)
 
     def _start(self, work: Coroutine[None, None, None], name: str) -> None:
@@ -243,7 +243,7 @@ async def _put_back(top: str, commit: str, depth: int = 0) -> None:
         result = await _git(top, *step)
         if not result.ok:
             hint = "" if depth == 0 else f" Run `git submodule update --init` in {top}, then reset again."
-            raise WorktreeResetFailed(f"{_git_message(result)}{hint}")
+            raise WorktreeResetFailed(f"{message_of(result)}{hint}")
     if depth == SUBMODULE_DEPTH:
         return
     listed = await _git(top, "ls-files", "--stage", "-z")
@@ -274,7 +274,3 @@ def _belongs(top: Path, place: Path, outer: str, inner: str) -> bool:
     real, git_dir = place.resolve(), Path(inner).resolve()
     inside = git_dir.is_relative_to(real) or git_dir.is_relative_to(Path(outer, "modules").resolve())
     return inside and real == top.resolve() / place.relative_to(top)
-
-
-def _git_message(result: CommandResult) -> str:
-    return (result.stderr or result.stdout).decode("utf-8", "replace").strip() or "git did not end in time"

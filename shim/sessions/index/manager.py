@@ -207,14 +207,12 @@ class SessionManager:
         mode: str | None = None,
         model: ModelRef | None = None,
         metadata: Fields | None = None,
-        extra: Fields | None = None,
         fork: ForkSource | None = None,
         is_delegated: bool = False,
     ) -> SessionRecord:
         """Create an empty session and return its record. Publishes `session.created`.
 
-        `session_id`: an id that a client chose; `extra`: further fields of OpenCode's JSON that the record keeps;
-        `is_delegated`: the agent of the parent has started it.
+        `session_id`: an id that a client chose; `is_delegated`: the agent of the parent has started it.
         The caller has checked the directory (`roots.require`), because that follows links on the disk.
         Raises LimitReached, BadRequest (`metadata.unattended`).
         """
@@ -237,7 +235,6 @@ class SessionManager:
             model=model,
             permission=tuple(permission) if permission else None,
             metadata=metadata,
-            extra=extra or {},
         )
         return self.add(record, agent_name, fork=fork, is_delegated=is_delegated)
 

@@ -120,16 +120,15 @@ KEPT = 1_000
 class UnparsedLimit:
     """The limit for one session."""
 
-    def __init__(self, session_id: str, limit: int = KEPT) -> None:
+    def __init__(self, session_id: str) -> None:
         self._session_id = session_id
-        self._bound = limit
         self._recorded = 0
         self._more = 0
         self._last = ""
 
     def keep(self, fact: Fact) -> bool:
         """Whether to record the fact of an unparsed line."""
-        if self._recorded < self._bound:
+        if self._recorded < KEPT:
             self._recorded += 1
             return True
         if self._more == 0:

@@ -87,8 +87,8 @@ class CommandFiles:
         return self._names.get((directory, sources), frozenset()).difference(command.name for command in found)
 
     def _commands_in(self, path: Path, folder: CommandFolder, inside: Sequence[str]) -> Iterator[SlashCommand]:
-        files = _skills_below(path, folder.depth) if folder.form == "skills" else _documents_below(path, folder.depth)
-        for file in islice(files, FILES_LIMIT):
+        documents = (file for file in _walk(path, folder.depth) if file.suffix == ".md")
+        for file in islice(_skills_below(path, folder.depth) if folder.form == "skills" else documents, FILES_LIMIT):
             document = self._file(file, inside)
             if document is None or folder.hidden_by in document.denied:
                 continue
@@ -168,10 +168,6 @@ def _json(path: Path, inside: Sequence[str]) -> dict[str, Any]:
         return obj(json.loads(_text(path, inside) or "{}"))
     except (ValueError, RecursionError):
         return {}
-
-
-def _documents_below(folder: Path, depth: int) -> Iterator[Path]:
-    return (path for path in _walk(folder, depth) if path.suffix == ".md")
 
 
 def _skills_below(folder: Path, depth: int) -> Iterator[Path]:

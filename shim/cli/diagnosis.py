@@ -121,7 +121,11 @@ def diagnose(checked: AgentCheck) -> Diagnosis:
         ),
         (where == "older", "warning", f"Older than the tested versions ({tested_range}): update it."),
         (where == "unknown", "warning", f"It does not report its version; tested: {tested_range}."),
-        (checked.login == "unknown" and not probed and not checked.built_in, "ok", _unknown_login(checked)),
+        (
+            checked.login == "unknown" and not probed and not checked.built_in,
+            "ok",
+            f"Only a prompt can tell whether it is logged in: opencode-shim doctor {checked.name} --probe",
+        ),
     )
     for holds, status, remedy in rules:
         if holds:
@@ -137,10 +141,6 @@ def _probe_remedy(checked: AgentCheck) -> str:
 def _slow_remedy(checked: AgentCheck) -> str:
     what = checked.trouble.rstrip(".")
     return f"{what}. Try again when the machine is idle, or send it a prompt: opencode-shim doctor {checked.name} --probe"
-
-
-def _unknown_login(checked: AgentCheck) -> str:
-    return f"Only a prompt can tell whether it is logged in: opencode-shim doctor {checked.name} --probe"
 
 
 def wrong(diagnoses: Sequence[Diagnosis], named: Sequence[str]) -> bool:

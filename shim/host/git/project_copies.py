@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shim.host.changes import HostFeed, ProjectDirectoriesChanged
 from shim.host.git.git_command import git, message_of
-from shim.host.git.projects import Identity, Projects
+from shim.host.git.projects import Identity, Projects, missing_folders
 from shim.host.git.worktrees import plain
 from shim.lib.disk import is_folder
 from shim.lib.errors import ProjectCopyError
@@ -79,7 +79,8 @@ class ProjectCopies:
         listed = await git(project.worktree, "worktree", "list", "--porcelain", "-z")
         places = [line.removeprefix("worktree ") for line in listed.text.split("\0") if line.startswith("worktree ")]
         before = await self._projects.directories(project.id)
-        await self._projects_of(await asyncio.to_thread(_folders, places))
+        missing = await asyncio.to_thread(missing_folders, places)
+        await self._projects_of([place for place in places if place not in missing])
         if await self._projects.directories(project.id) != before:
             self._publish(project, directory)
 
@@ -111,7 +112,3 @@ def _free(parent: str, name_wish: str) -> Path:
         if not Path(parent, name).exists():
             return Path(parent, name)
     raise ProjectCopyError(f"There are {NAMES_LIMIT} copies named {name_wish} in {parent}")
-
-
-def _folders(places: list[str]) -> list[str]:
-    return [place for place in places if is_folder(place)]

@@ -182,7 +182,7 @@ class Projects:
         """Create a project, or add this working tree to it."""
         project = projects.get(identity.id)
         places = [project.worktree, *project.sandboxes] if project is not None else []
-        missing = await asyncio.to_thread(_missing_folders, places)
+        missing = await asyncio.to_thread(missing_folders, places)
         now = self._clock.now_ms()
         project = projects.get(identity.id)  # others may have changed it meanwhile
         worktree = "/" if identity.id == GLOBAL else identity.worktree
@@ -235,7 +235,7 @@ def _to_row(project: Project) -> dict[str, object]:
     return {key: value for key, value in row.items() if value is not None}
 
 
-def _missing_folders(directories: list[str]) -> set[str]:
+def missing_folders(directories: list[str]) -> set[str]:
     """The directories that do not exist. Blocking."""
     return {directory for directory in directories if not is_folder(directory)}
 

@@ -323,12 +323,12 @@ class Snapshots:
         """Remove snapshots older than KEEP_DAYS, and those of deleted directories. At most once a day for each project."""
         for project in self._projects.values():
             project.tree = None  # gc may remove this tree
-        for git_dir in await asyncio.to_thread(self._project_folders):
+        for file in await asyncio.to_thread(lambda: list(self._folder.glob("*/shim-directory"))):
             try:
-                directory = await asyncio.to_thread(Path(git_dir, "shim-directory").read_text)
+                directory = await asyncio.to_thread(file.read_text)
             except OSError:
                 continue
-            marker = Path(git_dir, "shim-tidied")
+            git_dir, marker = file.parent, file.with_name("shim-tidied")
             if not await asyncio.to_thread(os.path.isdir, directory):
                 log.info("snapshot.removed", directory=directory, why="the directory is gone")
                 await asyncio.to_thread(shutil.rmtree, git_dir, ignore_errors=True)
@@ -339,9 +339,6 @@ class Snapshots:
                     await asyncio.to_thread(marker.touch)
 
     # --- one project -------------------------------------------------------------------------------------------
-
-    def _project_folders(self) -> list[Path]:
-        return [p.parent for p in self._folder.glob("*/shim-directory")]
 
     def _project(self, directory: str) -> _Project:
         return self._projects.setdefault(directory, _Project())

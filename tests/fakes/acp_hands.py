@@ -11,6 +11,7 @@ A prompt is a word and what it is about:
     allow CALL      asks a person, and says the answer
     attack FOLDER   sends the holders in a folder what a server would, with all that it knows; says how many let it in
     flood N         says so many lines
+    make PATH       makes an empty file by itself
     WORD // WORD    one after the other
 
 With an argument it appends each line that it gets to that file.
@@ -121,6 +122,9 @@ def answer(text: str, number: int) -> str:
         for step in range(int(rest)):
             say(f"{step} ")
         return "done"
+    if word == "make":
+        Path(rest).touch()
+        return "made"
     if word == "background":
         return str(ask("terminal/create", command=rest)["result"])
     if word == "many":

@@ -79,7 +79,8 @@ child_process.hold = later(child_process.hold, "the start of an agent")
 tape.Tapes.expect = arm(tape.Tapes.expect)
 lost_turns._Replay._attach = arm(lost_turns._Replay._attach)
 holder_link.Link.data_received = around(holder_link.Link.data_received, "lines of the agent")
-for place, owner, name in (("attaching", held_process.HeldProcess, "attach"), ("going on", lost_turns._Replay, "_resume")):
+for place, owner, name in (("attaching", held_process.HeldProcess, "attach"), ("going on", lost_turns._Replay, "_resume"),
+    ("ending an agent", lost_turns, "_end_agent")):
     setattr(owner, name, later(getattr(owner, name), place))
     if point.endswith(place):
         armed = True
@@ -262,6 +263,97 @@ def check_tape(place: Place, session: str, *, is_deleted: bool = False) -> None:
         return
     place.call("DELETE", f"/session/{session}")
     wait_for(lambda: not list(held.iterdir()) and not count_rows(), CALL_S, "something is left")
+
+
+def test_an_agent_that_is_not_taken_up_ends_although_its_next_server_dies_too(top: Path) -> None:
+    """The tape goes with the end of the turn, after the agent: else nobody would know of it until its lease is over."""
+    with run_place(top, ("never", 1), ("before ending an agent", 1)) as place:
+        session = place.call("POST", "/session", {})["id"]
+        place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "allow touch x"}]})
+        wait_for(lambda: place.call("GET", "/permission"), TURN_S, lambda: (top / "log").read_text()[-3000:])
+        [held] = place.call("GET", "/v1/x-holders")["holders"]
+        assert place.process is not None
+        place.process.kill()
+        place.settings |= {"SHIM_AGENTS": "{}", "SHIM_DEFAULT_AGENT": "mock"}
+        assert session not in place.call("GET", "/session/status"), (top / "log").read_text()[-3000:]
+        assert place.crashes == 2
+        wait_for(lambda: not list((top / "data" / "held").iterdir()), CALL_S, "the holder stays")
+        assert not any(Path(f"/proc/{pid}").exists() for pid in held["pids"])
+        events = wait_for(lambda: (found := place.events(session))["turn.ended"] and found, TURN_S, "no end is stored")
+        assert (events["turn.started"], events["turn.ended"], events["error"]) == (1, 1, 1), events
+
+
+def test_a_question_about_a_cap_is_answered_to_the_next_server(top: Path) -> None:
+    """It is asked once, and what was used and agreed to still counts."""
+    with run_place(top, ("never", 1), ("never", 1), SHIM_MAX_TURN_SECONDS="1", SHIM_UNATTENDED="reject:600") as place:
+        session = place.call("POST", "/session", {})["id"]
+        text = f"run sleep 2; touch {top / 'go'}; sleep 600 // allow touch x"
+        place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
+        [asked] = wait_for(lambda: place.call("GET", "/question"), TURN_S, lambda: (top / "log").read_text()[-3000:])
+        assert place.process is not None
+        place.process.kill()
+        assert place.call("GET", "/question") == [asked], (top / "log").read_text()[-3000:]
+        place.call("POST", f"/question/{asked['id']}/reply", {"answers": [["Go on"]]})
+        [request] = wait_for(lambda: place.call("GET", "/permission"), TURN_S, lambda: (top / "log").read_text()[-3000:])
+        assert place.process is not None
+        place.process.kill()
+        place.call("POST", f"/permission/{request['id']}/reply", {"reply": "once"})
+        wait_for(lambda: session not in place.call("GET", "/session/status"), TURN_S, "the turn does not end")
+        events = wait_for(lambda: (found := place.events(session))["turn.ended"] and found, TURN_S, "no end is stored")
+        assert (events["turn.started"], events["turn.ended"], events["error"]) == (1, 1, 0), events
+        assert events["question.requested"] == events["question.resolved"] == 1, events
+
+
+def test_a_call_that_the_configuration_allows_is_asked_by_no_server(top: Path) -> None:
+    """It starts the agent, since the first one was killed before."""
+    (top / ".config" / "opencode").mkdir(parents=True)
+    (top / ".config" / "opencode" / "opencode.json").write_text('{"permission": {"bash": "allow"}}')
+    with run_place(top, ("before the start of an agent", 1)) as place:
+        session = place.call("POST", "/session", {})["id"]
+        place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "allow touch x"}]})
+        wait_for(
+            lambda: session not in place.call("GET", "/session/status") or place.call("GET", "/permission"),
+            TURN_S,
+            lambda: (top / "log").read_text()[-3000:],
+        )
+        assert place.crashes == 1
+        assert place.call("GET", "/permission") == []
+
+
+def test_an_undo_takes_back_what_an_agent_has_done_without_a_server(top: Path) -> None:
+    """The files were noted before its prompt. It has changed some before the next server has read a word of it."""
+    project = top / "project"
+    project.mkdir()
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    with run_place(top, ("after a line for the agent", 3)) as place:
+        session = place.call("POST", f"/session?directory={project}", {})["id"]
+        text = f"make {project / 'made.txt'} // allow touch x"
+        place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
+        [request] = wait_for(
+            lambda: place.call("GET", f"/permission?directory={project}"), TURN_S, lambda: (top / "log").read_text()[-3000:]
+        )
+        place.call("POST", f"/permission/{request['id']}/reply?directory={project}", {"reply": "once"})
+        wait_for(
+            lambda: session not in place.call("GET", f"/session/status?directory={project}"), TURN_S, "the turn does not end"
+        )
+        assert place.crashes == 1
+        assert (project / "made.txt").exists()
+        prompt = place.call("GET", f"/session/{session}/message")[0]["info"]["id"]
+        place.call("POST", f"/session/{session}/revert", {"messageID": prompt})
+        assert not (project / "made.txt").exists()
+
+
+def test_an_answer_in_a_schema_is_asked_for_as_often_as_its_prompt_says(top: Path) -> None:
+    """The server is killed when it has asked again."""
+    with run_place(top, ("after a line for the agent", 5)) as place:
+        session = place.call("POST", "/session", {})["id"]
+        format_ = {"type": "json_schema", "schema": {"type": "integer"}, "retryCount": 1}
+        body = {"parts": [{"type": "text", "text": "allow touch x"}], "format": format_}
+        place.call("POST", f"/session/{session}/prompt_async", body)
+        [request] = wait_for(lambda: place.call("GET", "/permission"), TURN_S, lambda: (top / "log").read_text()[-3000:])
+        place.call("POST", f"/permission/{request['id']}/reply", {"reply": "once"})
+        wait_for(lambda: session not in place.call("GET", "/session/status"), TURN_S, "the turn does not end")
+        assert (place.crashes, place.lines()["session/prompt"]) == (1, 2), (top / "log").read_text()[-3000:]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 
 from shim.lib.clock import ManualClock
 from shim.processes.holder_link import HolderStart
-from shim.sessions.session.lost_turns import NotExact, Open, read_calls, replay, replay_pieces
+from shim.sessions.session.lost_turns import NotExact, Open, read_calls, replay, replay_pieces, unsent
 from shim.sessions.session.tape import CALLS, Tape
 from tests.support import recordings
 from tests.support.replay import Replay, codec_of
@@ -125,6 +125,13 @@ def test_a_row_that_does_not_fit_is_refused(key: str) -> None:
     row = {**rows[-1][0], key: rows[-1][0][key] - 1}
     with pytest.raises(NotExact):
         replay(other, again, row, lines, read_calls(stored_calls(tape), row, ()), Open())
+
+
+def test_an_agent_that_knows_more_than_the_store_is_refused() -> None:
+    """A full disk may have let a line through. Another one with its number would be taken for it."""
+    assert unsent({1: b"a", 2: b"b", 3: b"c"}, {1}) == [2, 3]
+    with pytest.raises(NotExact):
+        unsent({1: b"a"}, {1, 2})
 
 
 @pytest.mark.parametrize("wrong", ["text", "line"])

@@ -113,6 +113,7 @@ class SessionManager:
                     await self._take_over(entry.record.id)
         if self.deps.tapes is not None:
             await self.deps.tapes.sweep(kept)
+            await self.deps.tapes.read()
         self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
         if self.deps.spares is not None:
             self.deps.spares.start()

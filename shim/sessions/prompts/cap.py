@@ -19,10 +19,12 @@ from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
 from universal.codec import QuestionReply
 from universal.events import ErrorData, EventType, Question, QuestionData, QuestionOption
+from universal.lib.jsonvalue import JsonObject, obj
 from universal.permissions import Access, Policy
 from universal.unattended_policy import UnattendedPolicy
 
 NONE = Caps()
+ASK = " Go on?"
 LOOK_S = 1.0
 """Longest time between two looks at the clock."""
 GO_ON = QuestionOption(label="Go on", description="Until as much again is used up.")
@@ -80,6 +82,20 @@ class Cap:
         self._prompt, self._used_s = NONE, 0.0
         self._agreed = {"session": self._agreed.get("session", 0.0)}
         self._close()
+
+    def to_json(self) -> JsonObject:
+        """What was counted and agreed to, and the open question, as `restore` takes it."""
+        asked = self._open.model_dump(mode="json") if self._open is not None else None
+        return {"agreed": {**self._agreed}, "used_s": self._used_s, "open": asked}
+
+    def restore(self, caps: Caps | None, said: JsonObject) -> None:
+        """Go on with the turn of a server that has ended, and with its question."""
+        self._prompt, self._agreed, self._used_s = caps or NONE, {**obj(said.get("agreed"))}, said.get("used_s", 0.0)
+        asked = QuestionData.model_validate(said["open"]) if said.get("open") is not None else None
+        if asked is not None and asked.question_id in self._state.session.questions:
+            self._show(asked, asked.prompt.removesuffix(ASK))
+        if self._limit(SECONDS):
+            self._timer = self._deps.call_later(0.0, lambda: self._tick(0.0))
 
     def _costs(self) -> float:
         return sum(state.cost for state in (self._state, *self._session.children))
@@ -143,8 +159,8 @@ class Cap:
         if policy.action == "rules" or is_denied:
             self._stop(why)
             return
-        prompt = f"{why} Go on?"
-        self._open = QuestionData(
+        prompt = why + ASK
+        self._open = asked = QuestionData(
             question_id=self._deps.ids.new("question"),
             prompt=prompt,
             options=(GO_ON.label, STOP.label),
@@ -152,9 +168,14 @@ class Cap:
             questions=(Question(question=prompt, header="Go on?", options=(GO_ON, STOP), custom=False),),
             metadata={"kind": "cap"},
         )
-        self._alone_s, self._session.requests.is_held = 0.0, True
-        self._state.record(EventType.QUESTION_REQUESTED, self._open)
-        self._await_answer(self._open, why, policy.reject_s if policy.action == "reject" else math.inf)
+        self._state.record(EventType.QUESTION_REQUESTED, asked)
+        self._show(asked, why)
+
+    def _show(self, asked: QuestionData, why: str) -> None:
+        """Wait for the answer to a question that the session shows."""
+        policy = self._session.unattended_policy
+        self._open, self._alone_s, self._session.requests.is_held = asked, 0.0, True
+        self._await_answer(asked, why, policy.reject_s if policy.action == "reject" else math.inf)
 
     def _await_answer(self, asked: QuestionData, why: str, left_s: float) -> None:
         """Stop the turn if nobody answers in time, or no client is there that could show the question."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -94,6 +93,5 @@ class LimitWait:
         pending = self._dispatcher.current
         if pending is not None:
             if self._dispatcher.answer.has_begun:  # it has done some of it: it is not told to do that again
-                prompt = replace(pending.prompt, text=GO_ON, attachments=())
-                self._queue.pending[prompt.key] = replace(pending, prompt=prompt)
+                self._queue.pending[pending.prompt.key] = pending.with_text(GO_ON, pending.retries)
             self._dispatcher.dispatch_again()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from pydantic import TypeAdapter
+
 from shim.sessions.permissions.unattended_policy import Caps
 from shim.sessions.session.native_sessions import NativeSession
 from universal.codec import Prompt
@@ -33,6 +35,7 @@ class PendingPrompt:
     `refused`: why no agent can get it (unknown model or agent); it fails when its turn comes. Empty if it is valid.
     `unattended_policy`, `caps`: the prompt's policy for unanswered requests and its caps, or None.
     `retries`: how often the agent was asked again for an answer in the prompt's schema.
+    `other_text`: what the agent is told in place of the prompt, which it has. Empty if it gets the prompt.
     `account`: the named person for whom it counts (`shim.sessions.index.accounts`), or "".
     """
 
@@ -47,6 +50,7 @@ class PendingPrompt:
     caps: Caps | None = None
     retries: int = 0
     account: str = ""
+    other_text: str = ""
 
     @property
     def waits_for_all(self) -> bool:
@@ -57,6 +61,25 @@ class PendingPrompt:
         """The prompt for another agent or model. `model`: for the agent; `choice`: for the message."""
         prompt = replace(self.prompt, model=model, variant=choice.model.variant, mode=choice.base or choice.mode)
         return replace(self, agent=agent, refused="", prompt=prompt, choice=choice)
+
+    def with_text(self, text: str, retries: int = 0) -> PendingPrompt:
+        """The prompt with another text, for an agent that has it already."""
+        return replace(self, prompt=replace(self.prompt, text=text, attachments=()), other_text=text, retries=retries)
+
+    @property
+    def changes(self) -> JsonObject:
+        """What its item does not say, for the next server. Empty if there is nothing."""
+        if not (self.account or self.other_text or self.choice):
+            return {}
+        choice = self.choice and (self.agent, self.prompt.model, self.choice)
+        return _CHANGES.dump_python(Changes(self.account, self.other_text, self.retries, choice or None), mode="json")
+
+    def with_changes(self, said: JsonObject) -> PendingPrompt:
+        """The prompt of an item, with what `changes` said."""
+        changes = _CHANGES.validate_python(said)
+        pending = self if changes.choice is None else self.with_choice(*changes.choice)
+        pending = pending.with_text(changes.other_text, changes.retries) if changes.other_text else pending
+        return replace(pending, account=changes.account)
 
     @property
     def expects_answer(self) -> bool:
@@ -90,3 +113,16 @@ class PendingPrompt:
             variables=variables,
             schema=self.prompt.schema,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What has changed of a prompt since its item was made. `choice`: the agent, the model for it, and the choice."""
+
+    account: str = ""
+    other_text: str = ""
+    retries: int = 0
+    choice: tuple[str, str | None, ModelChoice] | None = None
+
+
+_CHANGES = TypeAdapter(Changes)

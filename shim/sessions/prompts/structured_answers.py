@@ -84,8 +84,7 @@ def must_ask_again(
     why = whys[0] if whys else "it is no JSON"
     if pending.retries < whole(obj(pending.user_prompt.format).get("retryCount"), RETRIES):
         words = f"Your answer does not match the JSON schema: {why}. Answer again, in that schema and with nothing else."
-        prompt = replace(pending.prompt, text=words, attachments=())
-        queue.pending[prompt.key] = replace(pending, prompt=prompt, retries=pending.retries + 1)
+        queue.pending[pending.prompt.key] = pending.with_text(words, pending.retries + 1)
         return True
     error = {"message": f"The answer does not match the schema: {why}.", "retries": pending.retries}
     state.status("structured", message_id=message_id, error=error)

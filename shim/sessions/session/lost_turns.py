@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -34,7 +35,7 @@ from universal.codec import Fact, Output, PermissionReply, Prompt, QuestionReply
 from universal.events import ErrorData, EventType, ItemData, PermissionData, QuestionData, UniversalEvent
 from universal.host import CommandEnded, HostCall, HostDone, ReadText, RunCommand, StopCommand, WriteText
 from universal.launch import LaunchOptions
-from universal.lib.jsonvalue import JsonObject
+from universal.lib.jsonvalue import JsonObject, obj, text
 from universal.sandbox import Bounds
 from universal.turn import Input, State, TurnMachine
 
@@ -85,6 +86,9 @@ def state_of(actor: SessionActor) -> JsonObject | None:
         "agent": process.agent,
         "process": [process.resumes, process.reads_project, dispatcher.may_use_project_settings, process.edits.is_on],
         "prompts": [dispatcher.current_key, dispatcher.waiting_key],
+        "changes": {key: changes for key, prompt in actor.prompt_queue.pending.items() if (changes := prompt.changes)},
+        "cap": actor.gate.cap.to_json(),
+        "waits_for_snapshot": actor.snapshots.hold is not None,
         "marks": [actor.refused_turn, actor.has_own_work],
         "chosen": list(process.chosen),
         "children": children,
@@ -156,8 +160,8 @@ async def take_up(deps: SessionDeps, state: SessionState, actor_of: Callable[[],
     except (NotExact, OSError, ShimError, LookupError, TypeError, ValueError) as error:
         if state.machine.busy:
             log.warning("tape.not_taken_up", session_id=state.id, why=f"{type(error).__name__}: {error}")
-        tapes.remove(state.id, int(row["calls"]))
         await _end_agent(Tape(tapes, state.id, lambda: None, row), row)
+        tapes.remove(state.id, int(row["calls"]))  # together with the end of its turn
         return False
     log.info("tape.taken_up", session_id=state.id, pid=row["pid"], lines=row["lines"])
     return True
@@ -274,6 +278,13 @@ def replay_pieces(tape: Tape, codec: Any, lines: Sequence[bytes], events: Sequen
         open_.note(outputs)
 
 
+def unsent(due: Mapping[int, bytes], written: AbstractSet[int]) -> list[int]:
+    """The numbers of the lines that the agent has not got yet. Raises NotExact."""
+    if unknown := written - due.keys():
+        raise NotExact(f"the agent has got line {min(unknown)}, which could not be stored")
+    return sorted(due.keys() - written)
+
+
 class _Replay:
     """The way from a row to a session at work."""
 
@@ -285,7 +296,7 @@ class _Replay:
         self._row = row
         self._said: JsonObject = row["state"]
         self._open = Open()
-        self._skip = 0
+        self._skip = self._unread = 0
 
     async def take_up(self, actor: SessionActor) -> None:
         """Go on with the turn. Raises NotExact, OSError, and what values of another form raise."""
@@ -303,24 +314,27 @@ class _Replay:
         await _end_agent(Tape(self._tapes, self._main.id, lambda: None, self._row), self._row)
         current, waiting = self._said["prompts"]
         prompts = await self._prompts(current, waiting)
+        await self._deps.config_refresh(actor.directory)
         if any(turn is not None for _, turn in self._said["children"].values()):
             raise NotExact("a subagent works")
         _go_on(self._main, self._said)
         self._tapes.remove(self._main.id, int(self._row["calls"]))
-        self._restore(actor, prompts)
         self._main.withdraw_requests()  # those of the server itself: it asks again
+        self._restore(actor, prompts)
         actor.snapshots.look()
         actor.dispatcher.dispatch(waiting)
 
     def _restore(self, actor: SessionActor, prompts: dict[str, PendingPrompt]) -> None:
         main, said, dispatcher, current = self._main, self._said, actor.dispatcher, self._said["prompts"][0]
-        main.config_at_start = self._deps.config_now(actor.directory)
         actor.refused_turn, actor.has_own_work = said["marks"]
         actor.prompt_queue.pending |= prompts
-        dispatcher.current_key, dispatcher.turn_id, dispatcher.answer = current, main.turn_id, self._open.answer
+        dispatcher.current_key, dispatcher.answer = current, self._open.answer
+        caps = None
+        if current is not None or self._row["pid"] is not None:  # else its first prompt begins the turn's configuration
+            dispatcher.turn_id, main.config_at_start = main.turn_id, self._deps.config_now(actor.directory)
         if current is not None:
-            dispatcher.unattended = prompts[current].unattended_policy
-            actor.gate.cap.begin(prompts[current].caps)
+            dispatcher.unattended, caps = prompts[current].unattended_policy, prompts[current].caps
+        actor.gate.cap.restore(caps, obj(said.get("cap")))
         _, reads_project, may_use, actor.process.edits.is_on = said["process"]
         dispatcher.may_use_project_settings, dispatcher.has_project_settings = may_use, reads_project
         actor.process.chosen = (said["chosen"][0], said["chosen"][1])
@@ -334,10 +348,15 @@ class _Replay:
         codec = agent.spec.make(tape.new_id)
         take: Any = None
 
+        is_read = asyncio.get_running_loop().create_future()
+
         def on_lines(lines: list[bytes]) -> Any:
             new = lines[self._skip :]
-            self._skip = max(0, self._skip - len(lines))
-            return take[0](new) if new else None
+            self._skip, self._unread = max(0, self._skip - len(lines)), self._unread - len(lines)
+            pause = take[0](new) if new else None
+            if self._unread <= 0 and not is_read.done():
+                is_read.set_result(None)
+            return pause
 
         env = deps.agents.environment()
         process = await HeldProcess.attach(
@@ -350,7 +369,8 @@ class _Replay:
             calls = read_calls(await self._deps.store.values(calls_of(main.id)), row, tape.notes)
             due = replay(tape, codec, row, lines, calls, self._open)
             replay_pieces(tape, codec, lines, await deps.store.events(main.id, said["sequence"]), self._open)
-            self._skip = tape.lines
+            numbers = unsent(due, written)
+            self._skip, self._unread = tape.lines, len(lines)
             current, waiting = said["prompts"]
             prompts = await self._prompts(current, waiting)
             children = {key: await self._load_child(id_) for key, (id_, _) in said["children"].items()}
@@ -358,6 +378,7 @@ class _Replay:
                 if turn is not None:
                     _go_on(children[key][0], turn)
             known = {*self._open.asks, *self._open.questions, *(request["shown_id"] for request in said["requests"])}
+            known.add(text(obj(obj(said.get("cap")).get("open")).get("question_id")))
             for state in (main, *(child for child, _ in children.values())):
                 if {*state.session.permissions, *state.session.questions} - known:
                     raise NotExact("a question of the server itself is open")
@@ -377,11 +398,12 @@ class _Replay:
         tape.attach(process)
         resumes, reads_project, *_ = said["process"]
         take = actor.process.take_up(said["agent"], codec, process, tape, resumes=resumes, reads_project=reads_project)
-        for number in sorted(due.keys() - written):
+        for number in numbers:
             process.write(NumberedLine.of(due[number], number))
         await self._resume(actor, waiting)
         process.begin(said["agent"])
         watch(actor, tape)
+        self._tapes.unread.append(is_read)
 
     async def _prompts(self, current: str | None, waiting: str | None) -> dict[str, PendingPrompt]:
         """The prompts of the turn, by their keys."""
@@ -391,7 +413,8 @@ class _Replay:
         if current is not None and current not in prompts:
             pending = await _find_prompt(self._deps.store, self._main.id, self._main.sequence, current)
             prompts[current] = replace(pending, message_id=self._main.reducer.transcript.prompt_of_item.get(current, ""))
-        return prompts
+        changes = self._said.get("changes", {})
+        return {key: prompt.with_changes(changes.get(key, {})) for key, prompt in prompts.items()}
 
     async def _resume(self, actor: SessionActor, waiting: str | None) -> None:
         """Begin again what the other server did beside the agent."""
@@ -399,7 +422,7 @@ class _Replay:
         actor.snapshots.look()
         if HOLD in main.machine.open:
             actor.snapshots.finish_again()
-        elif self._said["prompts"][0] is not None and not open_.answer.has_begun:
+        elif self._said.get("waits_for_snapshot"):  # else the files were noted before, and the agent may have changed some
             await actor.snapshots.begin(may_lines_wait=True)
             actor.snapshots.hold_lines()
         for timer in open_.timers.values():

@@ -425,6 +425,8 @@ class SessionAgent:
         if self.codec is not None:
             self._note_offer(self.codec)
         handle, self._handle, self.codec = self._handle, None, None
+        if self.tape is not None:
+            self.tape.drop()
         self._end_use()
         self.generation += 1
         self._host.drop()

@@ -46,6 +46,8 @@ ROWS = "tapes"
 """Namespace of the store: session -> row."""
 LEASE_S = 15 * 60
 """Seconds that a working agent goes on without a server."""
+READ_S = 1.0
+"""Longest time by which a start waits for lines of agents that were taken up."""
 LIMIT_CALLS = 5_000
 """Calls of one process that are kept. A longer conversation ends with its server."""
 CALLS = (
@@ -312,10 +314,15 @@ class Tape:
         self.is_exact = False
         self.renew_lease(is_busy=False)
 
+    def drop(self) -> None:
+        """The agent is to end. Nobody takes it up if this server dies before it has ended it."""
+        if self.process is not None:
+            self.process.lease(0)
+
     def end(self) -> None:
         """The agent has ended, or is dropped."""
         self.is_over, self.is_exact = True, False
-        self._tapes.forget(self)
+        self._tapes.remove(self.session_id, self.calls)
 
 
 def _with_servers(value: Any, servers: tuple[McpServer, ...]) -> Any:
@@ -340,6 +347,8 @@ class Tapes:
         """Waits until all that is queued is stored. Raises StoreError."""
         self.touched: list[Tape] = []
         """Tapes whose rows are written at the loop's next round."""
+        self.unread: list[asyncio.Future[None]] = []
+        """Tapes of agents that were taken up, until what stood on them is read."""
         self._store = store
 
     def expect(self, session_id: str) -> Tape:
@@ -389,13 +398,15 @@ class Tapes:
             tape.renew_lease(is_busy=row is not None and bool(row["state"]["is_at_work"]))
         self._store.groups.end_group()
 
-    def forget(self, tape: Tape) -> None:
-        """Remove a tape from the store, together with what happens in this round: another one may follow it."""
-        self.hold()
-        self.remove(tape.session_id, tape.calls)
+    async def read(self) -> None:
+        """Wait, at most READ_S, until what stood on the tapes is read: a client of the server before may have seen it."""
+        unread, self.unread = self.unread, []
+        if unread:
+            await asyncio.wait(unread, timeout=READ_S)
 
     def remove(self, session_id: str, calls: int) -> None:
-        """Remove a session's row and calls from the store."""
+        """Remove a session's row and calls from the store, together with what happens in this round."""
+        self.hold()
         space = calls_of(session_id)
         numbers = [(space, str(number), None) for number in range(1, calls + 1)]
         try:

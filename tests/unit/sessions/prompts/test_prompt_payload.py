@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from shim.lib.clock import SystemClock
 from shim.lib.ids import Ids
-from shim.sessions.prompts.pending_prompt import PendingPrompt
+from shim.sessions.prompts.pending_prompt import ModelChoice, PendingPrompt
 from shim.sessions.prompts.prompt_payload import PendingPrompts, pending_prompt_of
 from shim.sessions.prompts.prompt_request import AGENT_HINT, SUBTASK, PromptRequest, accept, choose
 from tests.fakes.agents_directory import FakeAgents, agent, services_for_choice
@@ -33,6 +34,20 @@ async def accept_prompt(*parts: Part, **more: Any) -> PendingPrompt:
 def store_and_load(item: Item) -> Item:
     """As the journal gives it back."""
     return Item.model_validate_json(item.model_dump_json())
+
+
+async def test_a_prompt_keeps_what_its_item_does_not_say() -> None:
+    made = await accept_prompt(Text("", "look"), model=ModelRef("acp", "one"))
+    assert made.changes == {}
+    choice = ModelChoice("plan", ModelRef("acp", "two"), base="build")
+    for changed in (
+        made.with_text("Again.", 2),
+        replace(made, account="ada"),
+        replace(made.with_choice("acp", "two", choice).with_text("Again.", 1), account="ada"),
+    ):
+        stored = pending_prompt_of(store_and_load(made.item))
+        assert stored is not None
+        assert stored.with_changes(json.loads(json.dumps(changed.changes))) == replace(changed, item=stored.item)
 
 
 async def test_all_that_a_prompt_can_bring(tmp_path: Path) -> None:

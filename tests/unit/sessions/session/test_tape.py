@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from shim.lib.clock import ManualClock
-from shim.processes.held_process import NumberedLine
-from shim.sessions.session.tape import LIMIT_CALLS, Tape, Tapes, calls_of, read_call
+from shim.processes.held_process import HeldProcess, NumberedLine
+from shim.sessions.session.tape import LEASE_S, LIMIT_CALLS, Tape, Tapes, calls_of, read_call
 from shim.store.sqlite import SqliteStore
 from universal.codec import Attachment, Interrupt, Output, PermissionReply, Prompt, QuestionReply, WriteLine
 from universal.launch import LaunchOptions
@@ -171,6 +172,29 @@ async def test_the_end_of_a_tape_leaves_nothing(tmp_path: Path) -> None:
     tape.end()
     await store.flush()
     assert await store.namespaces() == []
+    await store.close()
+
+
+async def test_a_tape_is_removed_with_what_happens_in_the_same_round(tmp_path: Path) -> None:
+    """Another one may follow it, or the end of its turn: without either of them the next server would know of no agent."""
+    store = await open_store(tmp_path)
+    tape, codec = new_tape(store, tmp_path)
+    codec.send(PROMPT)
+    await asyncio.sleep(0)
+    await store.flush()
+    tape.end()
+    assert store.groups.is_grouping
+    await store.close()
+
+
+async def test_an_agent_that_is_dropped_has_no_lease(tmp_path: Path) -> None:
+    store = await open_store(tmp_path)
+    tape, _ = new_tape(store, tmp_path)
+    leases: list[int] = []
+    tape.process = cast(HeldProcess, SimpleNamespace(lease=leases.append))
+    tape.renew_lease(is_busy=True)
+    tape.drop()
+    assert leases == [LEASE_S, 0]
     await store.close()
 
 

@@ -84,6 +84,8 @@ for place, owner, name in (("attaching", held_process.HeldProcess, "attach"), ("
     setattr(owner, name, later(getattr(owner, name), place))
     if point.endswith(place):
         armed = True
+if point == "a bug in a replay":
+    lost_turns.replay = lambda *_: 1 / 0
 sys.exit(main())
 """
 
@@ -206,6 +208,9 @@ SOME = (
     ("after a line for the agent", 2),
     ("before lines of the agent", 2),
     ("after a commit", 2),
+    ("after attaching", 1),
+    ("before going on", 1),
+    ("after going on", 1),
 )
 """The short form: where the servers of one turn are killed, one after the other."""
 
@@ -279,6 +284,20 @@ def test_an_agent_that_is_not_taken_up_ends_although_its_next_server_dies_too(to
         assert place.crashes == 2
         wait_for(lambda: not list((top / "data" / "held").iterdir()), CALL_S, "the holder stays")
         assert not any(Path(f"/proc/{pid}").exists() for pid in held["pids"])
+        events = wait_for(lambda: (found := place.events(session))["turn.ended"] and found, TURN_S, "no end is stored")
+        assert (events["turn.started"], events["turn.ended"], events["error"]) == (1, 1, 1), events
+
+
+def test_a_server_starts_although_a_codec_fails_over_a_tape(top: Path) -> None:
+    """Its turn ends, and its agent."""
+    with run_place(top, ("never", 1), ("a bug in a replay", 1)) as place:
+        session = place.call("POST", "/session", {})["id"]
+        place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "allow touch x"}]})
+        wait_for(lambda: place.call("GET", "/permission"), TURN_S, lambda: (top / "log").read_text()[-3000:])
+        assert place.process is not None
+        place.process.kill()
+        wait_for(lambda: session not in place.call("GET", "/session/status"), TURN_S, "the turn does not end")
+        wait_for(lambda: not list((top / "data" / "held").iterdir()), CALL_S, "the holder stays")
         events = wait_for(lambda: (found := place.events(session))["turn.ended"] and found, TURN_S, "no end is stored")
         assert (events["turn.started"], events["turn.ended"], events["error"]) == (1, 1, 1), events
 

@@ -157,8 +157,10 @@ async def take_up(deps: SessionDeps, state: SessionState, actor_of: Callable[[],
         return False
     try:
         await _Replay(deps, tapes, state, row, load_child).take_up(actor_of())
-    except (NotExact, OSError, ShimError, LookupError, TypeError, ValueError) as error:
-        if state.machine.busy:
+    except Exception as error:  # whatever a codec raises: a server starts without this turn
+        if not isinstance(error, (NotExact, OSError, ShimError, LookupError, TypeError, ValueError)):
+            log.exception("tape.replay_failed", session_id=state.id)
+        elif state.machine.busy:
             log.warning("tape.not_taken_up", session_id=state.id, why=f"{type(error).__name__}: {error}")
         await _end_agent(Tape(tapes, state.id, lambda: None, row), row)
         tapes.remove(state.id, int(row["calls"]))  # together with the end of its turn

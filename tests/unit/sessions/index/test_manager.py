@@ -6,12 +6,14 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from shim.lib.errors import SessionElsewhere, StoreUnavailable
 from shim.sessions.index.session_entry import SessionEntry
+from shim.sessions.session import tape
 from shim.store.ownership import Look, LostSession, SessionChange
 from shim.store.servers import ServerRef
 from tests.support.scripted_model import World, ask, world
@@ -43,6 +45,23 @@ async def test_a_session_that_is_released_at_the_moment_of_its_load_is_loaded_ag
     monkeypatch.setattr(other.manager, "_read", read_and_release)
     assert (await other.manager.state(session)).id == session
     assert not releases
+    await other.manager.close()
+
+
+async def test_a_start_waits_until_tapes_are_read(w: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of the server before may have seen what stands on them. One that goes on and on is not waited for."""
+    monkeypatch.setattr(tape, "READ_S", BOUND_S)
+    other, loop = world(w.store), asyncio.get_running_loop()
+    tapes = other.manager.deps.tapes = tape.Tapes(cast(tape.TapeStore, w.store), tmp_path / "held", w.manager.deps.clock)
+    tapes.unread = [unread] = [loop.create_future()]
+    start = asyncio.create_task(other.manager.start())
+    await asyncio.wait({start}, timeout=0.1)
+    assert not start.done()
+    unread.set_result(None)
+    await asyncio.wait_for(start, BOUND_S)
+    monkeypatch.setattr(tape, "READ_S", 0.01)
+    tapes.unread = [loop.create_future()]
+    await asyncio.wait_for(tapes.read(), BOUND_S)
     await other.manager.close()
 
 

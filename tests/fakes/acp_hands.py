@@ -12,7 +12,7 @@ A prompt is a word and what it is about:
     attack FOLDER   sends the holders in a folder what a server would, with all that it knows; says how many let it in
     flood N         says so many lines
     make PATH       makes an empty file by itself
-    WORD // WORD    one after the other
+    WORD // WORD    one after the other; it does not understand others
 
 With an argument it appends each line that it gets to that file.
 """
@@ -130,6 +130,8 @@ def answer(text: str, number: int) -> str:
     if word == "many":
         made = [ask("terminal/create", command="sleep 600") for _ in range(int(rest))]
         return " ".join(str(one.get("error", {}).get("message", "made")) for one in made)
+    if word not in ("read", "write"):
+        return "what?"
     path, _, more = rest.partition(" ")
     if word == "write":
         update("tool_call", toolCallId=call, title="Write", kind="edit", status="in_progress", locations=[{"path": path}])

@@ -34,6 +34,7 @@ import os, sys
 from shim.cli import main
 from shim.processes import child_process, held_process, holder_link
 from shim.sessions.session import lost_turns, tape
+from shim.sessions.undo import step_snapshots
 from shim.store import writer
 
 point, left, armed = sys.argv.pop(1), int(sys.argv.pop(1)), False
@@ -79,11 +80,24 @@ child_process.hold = later(child_process.hold, "the start of an agent")
 tape.Tapes.expect = arm(tape.Tapes.expect)
 lost_turns._Replay._attach = arm(lost_turns._Replay._attach)
 holder_link.Link.data_received = around(holder_link.Link.data_received, "lines of the agent")
-for place, owner, name in (("attaching", held_process.HeldProcess, "attach"), ("going on", lost_turns._Replay, "_resume"),
-    ("ending an agent", lost_turns, "_end_agent")):
+begin_snapshot = step_snapshots.StepSnapshots.begin
+async def begin_stored(self, **more):
+    if point == "before a snapshot":
+        await self._state.journal.flush()
+        crash()
+    await begin_snapshot(self, **more)
+step_snapshots.StepSnapshots.begin = begin_stored
+for place, owner, name in (("attaching", held_process.HeldProcess, "attach"), ("going on", lost_turns._Replay, "_resume")):
     setattr(owner, name, later(getattr(owner, name), place))
     if point.endswith(place):
         armed = True
+end = lost_turns._end_agent
+async def end_agent(of, row):
+    if point == "before ending an agent":
+        await of._tapes.flush()
+        os.kill(os.getpid(), 9)
+    await end(of, row)
+lost_turns._end_agent = end_agent
 if point == "a bug in a replay":
     lost_turns.replay = lambda *_: 1 / 0
 sys.exit(main())
@@ -363,8 +377,8 @@ def test_an_undo_takes_back_what_an_agent_has_done_without_a_server(top: Path) -
 
 
 def test_an_answer_in_a_schema_is_asked_for_as_often_as_its_prompt_says(top: Path) -> None:
-    """The server is killed when it has asked again."""
-    with run_place(top, ("after a line for the agent", 5)) as place:
+    """The server is killed when it is to ask again, and when it has."""
+    with run_place(top, ("before a snapshot", 2), ("after a line for the agent", 1)) as place:
         session = place.call("POST", "/session", {})["id"]
         format_ = {"type": "json_schema", "schema": {"type": "integer"}, "retryCount": 1}
         body = {"parts": [{"type": "text", "text": "allow touch x"}], "format": format_}
@@ -372,7 +386,9 @@ def test_an_answer_in_a_schema_is_asked_for_as_often_as_its_prompt_says(top: Pat
         [request] = wait_for(lambda: place.call("GET", "/permission"), TURN_S, lambda: (top / "log").read_text()[-3000:])
         place.call("POST", f"/permission/{request['id']}/reply", {"reply": "once"})
         wait_for(lambda: session not in place.call("GET", "/session/status"), TURN_S, "the turn does not end")
-        assert (place.crashes, place.lines()["session/prompt"]) == (1, 2), (top / "log").read_text()[-3000:]
+        assert (place.crashes, place.lines()["session/prompt"]) == (2, 2), (top / "log").read_text()[-3000:]
+        events = wait_for(lambda: (found := place.events(session))["turn.ended"] and found, TURN_S, "no end is stored")
+        assert (events["turn.started"], events["turn.ended"], events["error"]) == (1, 1, 0), events
 
 
 @pytest.mark.slow

@@ -411,10 +411,10 @@ class _Replay:
         """The prompts of the turn, by their keys."""
         machine = TurnMachine.of_json(self._said["machine"])
         stored = {prompt.prompt.key: prompt for prompt in self._main.pending_prompts.prompts.values()}
-        prompts = {key: stored[key] for key in (*machine.queue, *machine.offers, *([waiting] if waiting else ()))}
-        if current is not None and current not in prompts:
-            pending = await _find_prompt(self._deps.store, self._main.id, self._main.sequence, current)
-            prompts[current] = replace(pending, message_id=self._main.reducer.transcript.prompt_of_item.get(current, ""))
+        prompts = {key: stored[key] for key in (*machine.queue, *machine.offers)}
+        for key in {key for key in (current, waiting) if key} - prompts.keys():
+            pending = stored.get(key) or await _find_prompt(self._deps.store, self._main.id, self._main.sequence, key)
+            prompts[key] = replace(pending, message_id=self._main.reducer.transcript.prompt_of_item.get(key, ""))
         changes = self._said.get("changes", {})
         return {key: prompt.with_changes(changes.get(key, {})) for key, prompt in prompts.items()}
 

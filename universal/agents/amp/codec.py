@@ -213,17 +213,32 @@ def _refused_pattern(key: str, rules: Sequence[Rule], directory: str) -> str:
         return f"{_not_plain()}|{_START}(?:{_alternatives(rules)})" + (f"|[ \\/](?:{hidden})" if hidden else "")
     if key not in ("edit", "read"):
         return f"{_START}(?:{_alternatives(rules)})"
-    inside = f"(?:{_literal(directory.rstrip('/') + '/')}|(?!\\/))"
-    return f"{_elsewhere(directory)}|{_DOTS}|{_START}{inside}(?:{_alternatives(rules)})"
+    folder = directory.rstrip("/") + "/"
+    inside = f"(?:{_literal(folder)}|(?!\\/))"
+    return f"{_elsewhere(directory)}|{_DOTS}|{_START}{inside}(?:{_alternatives(rules, ('./', folder))})"
 
 
-def _alternatives(rules: Sequence[Rule]) -> str:
-    """A refusing rule, except where a later one allows."""
+def _alternatives(rules: Sequence[Rule], starts: Sequence[str] = ()) -> str:
+    """A refusing rule, except where a later one allows. It may name a file with one of `starts` before it."""
     patterns: list[str] = []
     for number, rule in enumerate(rules):
         if rule.action != "allow":
-            patterns.append(_but_for(rules[number + 1 :]) + _expression(rule.pattern))
+            names = {rule.pattern, *(rest for start in starts for rest in _rests(rule.pattern, start))}
+            patterns += [_but_for(rules[number + 1 :]) + _expression(name) for name in sorted(names)]
     return "|".join(patterns)
+
+
+def _rests(pattern: str, start: str) -> set[str]:
+    """What is left of a pattern whose beginning matches `start`."""
+    rests = {pattern}
+    for character in start:
+        after = set[str]()
+        for rest in rests:
+            bare = rest.lstrip("*")
+            after |= {rest} if bare != rest else set[str]()
+            after |= {bare[1:]} if bare[:1] in (character, "?") and bare else set[str]()
+        rests = after
+    return rests
 
 
 def _but_for(rules: Iterable[Rule]) -> str:

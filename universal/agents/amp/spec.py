@@ -64,8 +64,9 @@ AMP = AgentSpec(
                 "seen.",
                 "doom_loop": "Amp does not look for loops.",
             },
-            partial="A pattern is compared with the words of a call: a link, or an `allow` in the project's "
-            "`.amp/settings.json`, goes past it.",
+            partial="A pattern is compared with the words of a call: a link, a file that it names from the "
+            "repository's root where the session runs in a folder below, or an `allow` in the project's `.amp/settings.json`, "
+            "goes past it.",
             no_asks="Amp cannot ask you here: what a rule asks about is refused.",
         ),
         project_settings=ProjectSettingsUse(

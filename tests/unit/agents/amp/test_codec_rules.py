@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from universal.agents.amp.codec import OTHER_TOOLS, TOOLS, disabled_tools, personal_settings_files, settings_with_rules
@@ -164,6 +164,9 @@ _PATH_PATTERNS = st.one_of(
 
 
 @given(st.lists(st.tuples(_PATH_PATTERNS, _ACTIONS), min_size=1, max_size=4), _PATHS, st.sampled_from(["edit", "read"]))
+@example([("./src", "deny")], "src", "edit")
+@example([("*/.env", "deny")], ".env", "read")
+@example([(f"{DIRECTORY}/*", "deny"), ("a.env", "allow")], "src", "edit")
 def test_amp_refuses_each_path_that_opencode_refuses(rows: list[tuple[str, Any]], path: str, key: str) -> None:
     rules = [Rule(key, pattern, action) for pattern, action in rows]
     tool = {"edit": "edit_file", "read": "Read"}[key]

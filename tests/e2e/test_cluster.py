@@ -201,6 +201,7 @@ def http(server: Shim, path: str, secret: str, method: str = "GET", body: object
         return error.code, error.read().decode()
 
 
+@pytest.mark.nightly
 def test_a_terminal_of_the_web_ui_on_a_front_runs_on_the_other_server(place: Place, start: StartServer) -> None:
     one = start("one", MOCK)
     front = start("front", MOCK, "web", SHIM_NO_AGENTS="true", SHIM_OPENCODE_BIN=program("opencode"))

@@ -246,6 +246,7 @@ def test_remote_control_from_the_first_command_to_the_last(person: Person) -> No
         run(block("remote-end"))
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(bool(user_systemd.skip_reason()), reason=user_systemd.skip_reason())
 def test_the_service_and_its_removal(person: Person) -> None:
     """The last one: nothing of it stays."""

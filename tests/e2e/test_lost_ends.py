@@ -19,7 +19,7 @@ LOST = [
     ("claude", '"type":"result"'),
     pytest.param("claude", '"state":"idle"', marks=pytest.mark.nightly),
     ("codex", '"turn/completed"'),
-    ("pi", '"agent_settled"'),
+    pytest.param("pi", '"agent_settled"', marks=pytest.mark.nightly),
 ]
 """(agent, words of the line that never comes)."""
 END_S = 60

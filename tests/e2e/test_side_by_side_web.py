@@ -12,7 +12,7 @@ import os
 import pytest
 
 from .support import webui
-from .support.bench import CLAUDE, Bench, nightly
+from .support.bench import CLAUDE, Bench
 from .support.browser import Browser
 from .support.normal import assert_same
 from .support.places import REPO
@@ -26,11 +26,10 @@ DIFFERENCES: dict[str, str] = {
     "error.end": "The words are Claude's own.",
 }
 """Every other transcript is equal to native's."""
-IN_E2E = frozenset({"permission"})
-"""The other scenes are nightly."""
 
 
-@pytest.mark.parametrize("name", [name if name in IN_E2E else nightly(name)[0] for name in WEB_SCENES])
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", WEB_SCENES)
 def test_the_transcript_is_natives(server: Bench, web_ui: Browser, name: str) -> None:
     scene = WEB_SCENES[name]
     server.place.reset()

@@ -65,7 +65,7 @@ def test_the_next_session_gets_the_process_that_waits(agent: str) -> None:
         assert server.unparsed_messages() == []
 
 
-@pytest.mark.parametrize("client", ["tui", *nightly("web")])
+@pytest.mark.parametrize("client", nightly("tui", "web"))
 def test_a_session_that_is_opened_in_a_client_gets_its_agent_ahead(client: str) -> None:
     web = {"SHIM_WEB_UI": "true", "SHIM_OPENCODE_BIN": program("opencode")} if client == "web" else {}
     with bench(CLAUDE, SHIM_SPARE_AGENTS="2", **web) as server:

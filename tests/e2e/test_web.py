@@ -128,6 +128,7 @@ def test_the_home_page_lists_the_sessions(server: Bench, browser: Browser) -> No
     assert webui.session_id(browser) == server.api.get("/session?roots=true")[0]["id"]
 
 
+@pytest.mark.nightly
 def test_a_waiting_permission_survives_a_reload(server: Bench, browser: Browser) -> None:
     webui.submit(browser, server.say("[scene:bash:touch made.txt] make it", "permission"))
     browser.wait_text("Allow once", 40)

@@ -290,12 +290,16 @@ class Policy:
         return "ask" if UNREAD_RULES in self.config and action != "deny" else action
 
     def narrow(self, access: Access) -> Access:
-        """A hidden access with the patterns alone that a person must be asked about, so that "always" covers no others."""
-        if not access.hidden:
-            return access
-        candidates = access.patterns if self.action(access) == "ask" else ()
-        patterns = tuple([one for one in candidates if self.action(replace(access, patterns=(one,))) == "ask"])
-        return replace(access, patterns=patterns, always=tuple([one for one in patterns if not _WILDCARDS & set(one)]))
+        """An access as a person is asked about it: a hidden one with the patterns alone that need it, so that "always" covers no
+        others. Files that a command reads or writes are in `filepath`, where clients look for the name."""
+        if access.hidden:
+            candidates = access.patterns if self.action(access) == "ask" else ()
+            patterns = tuple([one for one in candidates if self.action(replace(access, patterns=(one,))) == "ask"])
+            always = tuple([one for one in patterns if not _WILDCARDS & set(one)])
+            access = replace(access, patterns=patterns, always=always)
+        if access.implied and access.understood and access.permission in ("edit", "read") and "filepath" not in access.metadata:
+            return replace(access, metadata={**access.metadata, "filepath": ", ".join(access.patterns)})
+        return access
 
     def forbidden_patterns(self, permission: str) -> frozenset[str]:
         """The patterns by which rules may forbid something of this permission, where they name something."""

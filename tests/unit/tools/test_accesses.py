@@ -372,6 +372,22 @@ def test_always_covers_the_hidden_command_alone() -> None:
     assert {granted.action(access) for access in accesses_of("opencode", data, Place("/p"))} == {"allow"}
 
 
+@pytest.mark.parametrize(
+    ("line", "key", "names"),
+    [
+        ("cp a.txt secrets/b", "edit", "secrets/b"),
+        ("touch secrets/b secrets/c", "edit", "secrets/b, secrets/c"),
+        ("cat secrets/b", "read", "secrets/b"),
+        ("paste secrets/b", "read", "secrets/b"),
+    ],
+)
+def test_a_person_sees_the_files_that_a_command_reads_or_writes(line: str, key: str, names: str) -> None:
+    policy = Policy(config=rules_from_config({key: {"secrets/*": "ask"}}))
+    accesses = accesses_of("claude", request("Bash", command=line), Place("/p"))
+    (asked,) = (policy.narrow(access) for access in accesses if policy.action(access) == "ask")
+    assert (asked.permission, asked.metadata["filepath"], asked.metadata["command"]) == (key, names, line)
+
+
 # --- other names of the same thing -------------------------------------------------------------------------------------
 
 INNER = Place("/r/sub", ("/r",), "/home/me")

@@ -166,7 +166,10 @@ def _last_match(
 
 
 def _with_options_of(command: str, rule: str) -> str:
-    """A command with its options as a rule writes them, if it has all of these: `rm x -v -fr` is `rm -rf x` for `rm -rf *`."""
+    """A command with its options as a rule writes them, if it has all of these.
+
+    For `rm -rf *` the command `rm x -v -fr` is `rm -rf x`.
+    """
     words = rule.replace("*", "").split()
     at = next((index for index, word in enumerate(words) if word.startswith("-")), 0)
     options = [word for word in words if word.startswith("-")]

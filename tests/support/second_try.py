@@ -35,7 +35,7 @@ class SecondTry:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         if not os.environ.get(IS_SECOND):
             return
-        wanted = set(Path(os.environ[FIRST]).read_text().splitlines())
+        wanted = _read_failed()
         left_out = [item for item in items if name_of(item.nodeid) not in wanted]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if name_of(item.nodeid) in wanted]
@@ -44,13 +44,19 @@ class SecondTry:
         (self._failed if report.failed else self._passed).add(name_of(report.nodeid))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A run that broke off, or failed by more than its tests, has no second one."""
+        """A run that broke off, or failed by more than its tests, has no second one. A test that is not found again failed."""
         if hasattr(session.config, "workerinput"):
             return
         if os.environ.get(IS_SECOND):
+            if _read_failed() - self._passed - self._failed:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
             _write(SECOND, self._passed - self._failed)
         elif session.exitstatus == pytest.ExitCode.TESTS_FAILED and len(self._failed) <= MOST:
             _write(FIRST, self._failed)
+
+
+def _read_failed() -> set[str]:
+    return set(Path(os.environ[FIRST]).read_text().splitlines())
 
 
 def _write(variable: str, names: set[str]) -> None:

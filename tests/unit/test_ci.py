@@ -8,7 +8,7 @@ import sys
 from itertools import chain, combinations
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from _pytest.assertion import rewrite
@@ -16,6 +16,7 @@ from _pytest.mark.expression import Expression
 
 from tests.support import worker_memory
 from tests.support.compiled_tests import compile_share
+from tests.support.second_try import SecondTry
 from tests.support.worker_memory import MAX_MIB, TOO_MUCH, WorkerMemory
 
 REPO = Path(__file__).resolve().parents[2]
@@ -106,6 +107,19 @@ def test_a_test_that_fails_is_run_once_more(
     names = output.partition("passed only when run again")[2]
     assert names.count("::test_second[") == passed, output
     assert ("::test_never" in names, "::test_first" in names) == (False, False)
+
+
+@pytest.mark.parametrize(("failed", "code"), [("test_x", 0), ("test_x\ntest_gone", 1)])
+def test_a_test_that_is_not_found_again_has_failed(
+    failed: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failed").write_text(failed)
+    for name, value in (("SHIM_SECOND_TRY", "1"), ("SHIM_FAILED", str(tmp_path / "failed")), ("SHIM_RERUNS", "")):
+        monkeypatch.setenv(name, value)
+    second, session = SecondTry(), cast("Any", SimpleNamespace(config=object(), exitstatus=0))
+    second.pytest_runtest_logreport(cast("Any", SimpleNamespace(nodeid="test_x", failed=False)))
+    second.pytest_sessionfinish(session)
+    assert session.exitstatus == code
 
 
 SELECTIONS = {

@@ -405,7 +405,8 @@ class _Replay:
         await self._resume(actor, waiting)
         process.begin(said["agent"])
         watch(actor, tape)
-        self._tapes.unread.append(is_read)
+        if self._unread > 0:  # an agent that has said nothing gives no line to wait for
+            self._tapes.unread.append(is_read)
 
     async def _prompts(self, current: str | None, waiting: str | None) -> dict[str, PendingPrompt]:
         """The prompts of the turn, by their keys."""

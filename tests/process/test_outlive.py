@@ -318,7 +318,7 @@ def test_a_server_starts_although_a_codec_fails_over_a_tape(top: Path) -> None:
 
 def test_a_question_about_a_cap_is_answered_to_the_next_server(top: Path) -> None:
     """It is asked once, and what was used and agreed to still counts."""
-    with run_place(top, ("never", 1), ("never", 1), SHIM_MAX_TURN_SECONDS="3", SHIM_UNATTENDED="reject:600") as place:
+    with run_place(top, ("never", 1), ("never", 1), SHIM_MAX_TURN_SECONDS="6", SHIM_UNATTENDED="reject:600") as place:
         session = place.call("POST", "/session", {})["id"]
         text = "run sleep 600 // allow touch x"
         place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})

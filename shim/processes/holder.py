@@ -305,6 +305,8 @@ class Holder:
                 if self.stdout < 0 or self.tape.unwritten or not self.hear(self.stdout):
                     break
             self.append(b"X", number(-(status & 127) if status & 127 else status >> 8))
+            if self.step:  # its lease was over: no server comes for the news
+                self.next_step_at = 0.0
 
     def descend(self) -> None:
         """Take the next step of the end of an agent without a server."""

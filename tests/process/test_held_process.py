@@ -23,7 +23,7 @@ import pytest
 from shim.lib.errors import AgentNotFound
 from shim.processes import child_process, held_process, holder, holder_link
 from shim.processes.child_environment import ChildEnvironment, child_environment
-from shim.processes.holder import record
+from shim.processes.holder import STEP_S, record
 from shim.processes.holder_link import Hold, HolderStart
 from tests.process.support import BOUND_S, NumberedProcess, Nursery, ProcessLog, has_died, is_live, new_hold, until_empty
 from universal.launch import LaunchSpec
@@ -243,7 +243,8 @@ async def test_a_holder_is_let_go_when_its_agent_has_ended(tmp_path: Path) -> No
     process.leave()
     os.kill(process.pid, 9)
     await held_process.dismiss(process.hold, process.pid)
-    await has_died(holder)
+    async with asyncio.timeout(STEP_S - 1):  # it waits for no step of the end of an agent that has ended
+        await has_died(holder)
     assert not process.hold.folder.exists()
     await held_process.dismiss(process.hold, process.pid)  # there is none
 

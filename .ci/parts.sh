@@ -7,11 +7,11 @@ unset PYTHONDONTWRITEBYTECODE
 # agents start late; more are a defect of the product or of the tests.
 MAX_RERUNS=5
 
-# tests/support/second_try.py writes here which tests failed, and which of all parts passed at their second try.
-SHIM_FAILED="$(mktemp)" SHIM_RERUNS="$(mktemp)"
-export SHIM_FAILED SHIM_RERUNS
 outputs="$(mktemp -d)"
-trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$SHIM_FAILED" "$SHIM_RERUNS" "$outputs"' EXIT
+# tests/support/second_try.py writes here which tests of all parts passed at their second try.
+export SHIM_RERUNS="$outputs/reruns"
+: >"$SHIM_RERUNS"
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$outputs"' EXIT
 
 failed=()
 times=()
@@ -24,12 +24,13 @@ part() { # name, command...
 }
 
 tests() { # ARGS, command...: a target of make that runs pytest. What fails is run once more, alone
-  : >"$SHIM_FAILED"
-  "${@:2}" ARGS="$1" && return
-  [[ -s $SHIM_FAILED ]] || return 1
+  local failures="$outputs/failed-$BASHPID" # where second_try.py writes which tests failed
+  : >"$failures"
+  SHIM_FAILED="$failures" "${@:2}" ARGS="$1" && return
+  [[ -s $failures ]] || return 1
   printf '\n== once more\n'
-  cat "$SHIM_FAILED"
-  SHIM_SECOND_TRY=1 "${@:2}" ARGS="$1 -n 0"
+  cat "$failures"
+  SHIM_FAILED="$failures" SHIM_SECOND_TRY=1 "${@:2}" ARGS="$1 -n 0"
 }
 
 background() { # name, command...: runs beside the parts that follow, until `collect`

@@ -15,7 +15,7 @@ from .support.bench import CLAUDE, Bench, Watch, bench, nightly
 from .support.places import MODULES, tool
 from .support.scenes import wait_for_turns
 from .support.tmux import Terminal
-from .support.tui import abort, tui
+from .support.tui import abort, leader, tui
 from .support.wire import Json, Stream
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
@@ -105,8 +105,7 @@ def test_two_agents_at_the_same_time_in_one_tui() -> None:
         terminal.wait(r"word\d+", 40)
         stream.idle(codex.session, since=at)
         assert claude.session in server.api.status(), "both were at work at the same time"
-        terminal.key("C-x", "l", pause_s=0.4)
-        terminal.wait(r"(?s)Sessions.*then-with-codex", 15)
+        leader(terminal, "l", r"(?s)Sessions.*then-with-codex")
         terminal.type("then-with-codex")
         terminal.wait(lambda screen: "first-with-claude" not in screen.split("Sessions")[-1], 15)
         terminal.key("Enter")

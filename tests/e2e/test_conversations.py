@@ -14,7 +14,7 @@ from .support.agents import AGENTS
 from .support.bench import CLAUDE, Bench, Watch, nightly, other_wires
 from .support.children import wait_for
 from .support.places import NODE, REPO, program
-from .support.tui import tui
+from .support.tui import leader, tui
 from .support.wire import Json, Stream, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -231,8 +231,7 @@ def test_a_search_in_the_tui_finds_opens_and_continues_one(server: Bench, stream
     run_agent(server, "[scene:text] remember crimson")
     terminal = tui(server.place, server.url)
     server.later(terminal.close)
-    terminal.key("C-x", "l", pause_s=0.3)
-    terminal.wait("Sessions", 10)
+    leader(terminal, "l", "Sessions")
     assert "crimson" not in terminal.screen(), "never unasked"
     terminal.type("crimson")
     terminal.wait(f"{TITLES[server.agent]} · .* remember crimson", 20)

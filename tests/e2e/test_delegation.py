@@ -15,7 +15,7 @@ from tests.process.test_serve import run_server
 from .support.bench import CLAUDE, Bench, Watch, bench, open_watch, turn
 from .support.children import wait_for
 from .support.mcp_sdk import CALL_S, over_http, over_stdio
-from .support.tui import tui
+from .support.tui import leader, tui
 from .support.wire import Json, tools
 
 pytestmark = pytest.mark.e2e
@@ -201,6 +201,4 @@ def test_a_person_answers_for_the_other_agent_in_the_tui() -> None:
         watch.wait_for_end(at)
         assert (server.place.project / "made.txt").exists()
         screen.wait("Done!", 30)
-        screen.key("C-x")
-        screen.key("Down")
-        screen.wait(("Subagent", "say what you see"), 30)
+        leader(screen, "Down", ("Subagent", "say what you see"))

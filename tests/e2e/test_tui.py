@@ -11,7 +11,7 @@ from .support.children import connections_to, wait_for
 from .support.places import CURRENT
 from .support.scenes import wait_for_turns
 from .support.tmux import Terminal
-from .support.tui import abort, tui
+from .support.tui import abort, leader, tui
 from .support.wire import tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
@@ -93,9 +93,8 @@ def test_a_second_turn_and_the_list_of_sessions(server: Bench, fresh: Terminal) 
     fresh.submit(server.say("[scene:text] second words", "remember"))
     wait_for_turns(fresh, 2)
     fresh.wait((server.say("You said: second words", r"I remember 1 prompt before this one\."), "You said: first words"), 10)
-    fresh.key("C-x", "l", pause_s=0.3)
     title = server.say("A short title", "first words")  # Claude makes one
-    fresh.wait((rf"(?s)Sessions.*{title}", "Today"), 15)
+    leader(fresh, "l", (rf"(?s)Sessions.*{title}", "Today"))
     fresh.key("Escape")
 
 

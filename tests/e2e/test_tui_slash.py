@@ -21,7 +21,7 @@ from .support.places import Place
 from .support.scenes import CONFIG, wait_for_turns
 from .support.servers import Model, Native
 from .support.tmux import Terminal
-from .support.tui import tui
+from .support.tui import new_session, tui
 from .support.wire import Api, Json
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
@@ -104,9 +104,7 @@ class TuiSession:
 
     def begin(self) -> None:
         """To a new session with one answered prompt."""
-        if "Ask anything" not in self.terminal.screen():
-            self.terminal.key("C-x", "n", pause_s=0.3)
-        self.terminal.wait("Ask anything", LIST_S)
+        new_session(self.terminal)
         self.terminal.submit(FIRST_PROMPT)
         wait_for_turns(self.terminal)
 

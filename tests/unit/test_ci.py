@@ -52,6 +52,16 @@ def test_a_background_command_runs_beside_the_parts_and_fails_where_it_is_collec
     assert output.endswith("failed: two\n")
 
 
+def test_tests_that_run_side_by_side_run_again_what_failed_of_their_own() -> None:
+    """One fails at both tries, while the other one's only failure passes when it is run again."""
+    fails = 'fails() { echo tests/a.py::test_a >>"$SHIM_FAILED"; return 1; }'
+    again = 'again() { [[ -v SHIM_SECOND_TRY ]] && return; echo tests/b.py::test_b >>"$SHIM_FAILED"; return 1; }'
+    code, output = run(f'{fails}\n{again}\nbackground a tests "" fails\npart b tests "" again\npart a collect a')
+    assert code == 1
+    assert output.count("== once more\ntests/b.py::test_b\n") == output.count("== once more\ntests/a.py::test_a\n") == 1
+    assert output.endswith("failed: a\n")
+
+
 @pytest.mark.parametrize(("reruns", "code"), [(0, 0), (1, 0), (5, 0), (6, 1)])
 def test_more_than_five_reruns_fail_the_run(reruns: int, code: int) -> None:
     lines = "\n".join(f'echo tests/x.py::test_{number} >> "$SHIM_RERUNS"' for number in range(reruns))
@@ -148,7 +158,7 @@ def test_a_test_with_any_marks_is_run_by_one_part(folder: str, marks: tuple[str,
 @pytest.mark.parametrize(("target", "folder"), [("micro", "tests/micro"), ("test-process", "tests/process")])
 def test_a_folder_that_make_test_leaves_out_is_a_part_of_its_own(target: str, folder: str) -> None:
     lines = (REPO / ".ci" / "run").read_text().splitlines()
-    assert len([line for line in lines if line.startswith("part ") and f"make {target}" in line]) == 1
+    assert len([line for line in lines if line.startswith(("part ", "background ")) and f"make {target}" in line]) == 1
     makefile = (REPO / "Makefile").read_text()
     assert re.search(rf"\ntest: .*\n\t.*--ignore={folder} ", makefile)
     assert re.search(rf"\n{target}: .*\n\t.*pytest.* {folder}\b", makefile)

@@ -7,7 +7,7 @@ import re
 from shim.dev.record.homes import OPENCODE_ENV
 
 from .places import CURRENT, Place, program
-from .tmux import Terminal
+from .tmux import Terminal, Want
 
 READY = r"Ask anything|Type your own answer|Permission required|commands *$|\[exit"
 START_S = 90
@@ -31,7 +31,10 @@ def tui(
     if editor is not None:
         env["EDITOR"] = editor
     env["HOME"] = str(place.root / "tui")  # a home of its own: the server's database is not the client's business
-    (place.root / "tui").mkdir(exist_ok=True)
+    settings = place.root / "tui" / ".local" / "state" / "opencode" / "kv.json"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    if not settings.exists():
+        settings.write_text('{"animations_enabled": false}')  # its spinner takes half of a core
     terminal = Terminal(argv, place.project, env, columns=columns, rows=rows)
     screen = terminal.wait(re.compile(READY, re.MULTILINE), START_S)
     assert "[exit" not in screen, f"the TUI ended:\n{screen}"
@@ -55,8 +58,21 @@ def command(terminal: Terminal, name: str) -> None:
     terminal.key("Enter", pause_s=0.5)
 
 
+def leader(terminal: Terminal, key: str, want: Want) -> None:
+    """Ctrl-X and a key, until the screen has what they show. A TUI that is kept waiting for too long takes the key for text."""
+    for timeout_s in (8, 8, 20):
+        terminal.key("C-x", key, pause_s=0.3)
+        try:
+            terminal.wait(want, timeout_s)
+        except AssertionError:
+            if timeout_s == 20:
+                raise
+            terminal.key("C-u")
+        else:
+            return
+
+
 def new_session(terminal: Terminal) -> None:
     """To the first screen, unless it is there: the older TUI takes the keys for text then."""
     if "Ask anything" not in terminal.screen():
-        terminal.key("C-x", "n", pause_s=0.3)
-    terminal.wait("Ask anything", 10)
+        leader(terminal, "n", "Ask anything")

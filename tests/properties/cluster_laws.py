@@ -15,8 +15,6 @@ from shim.cluster.nats.batches import Reader, envelope_of
 from shim.faces.opencode1 import read as opencode1
 from shim.faces.opencode2 import read as opencode2
 from shim.lib.clock import ManualClock
-from shim.lib.ids import Ids
-from shim.sessions.feed import ChangeFeed
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.rows import event_of
@@ -24,6 +22,7 @@ from tests.properties.cluster_world import ANEW, EXTRA, SESSIONS, ClusterNode, C
 from tests.properties.laws import law
 from tests.support.cluster.simulated_nats import StoredMessage
 from tests.support.cluster.virtual_time import BEGIN_S
+from tests.support.session_states import state_deps
 from tools.chaos.screens import content_of
 from universal.events import EventType, ItemData, TurnData, UniversalEvent
 from universal.items import ItemRole, TextPart
@@ -68,9 +67,7 @@ def messages_of(world: ClusterWorld, session_id: str) -> list[StoredMessage]:
 def rebuild(session_id: str, events: list[UniversalEvent]) -> SessionState:
     """The state that the whole journal makes."""
     clock = ManualClock(0, 0)
-    state = SessionState(
-        session_id, "one", store=MemoryStore(), changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None
-    )
+    state = SessionState(session_id, "one", state_deps(MemoryStore(), clock))
     state.load(events)
     return state
 
@@ -230,7 +227,7 @@ def _check_owners(world: ClusterWorld, session_id: str) -> None:
     at_work = {
         node.server
         for node in world.nodes
-        if (entry := node.manager.index.find(session_id)) is not None and entry.actor is not None and entry.actor.alive
+        if (entry := node.manager.index.find(session_id)) is not None and entry.actor is not None and entry.actor.process.is_alive
     }
     law("no agent runs without the session's owner", at_work <= {node.server for node in loaded})
 

@@ -21,8 +21,6 @@ from hypothesis import strategies as st
 from shim.faces.opencode1 import read as opencode1
 from shim.faces.opencode2 import read as opencode2
 from shim.lib.clock import ManualClock
-from shim.lib.ids import Ids
-from shim.sessions.feed import ChangeFeed
 from shim.sessions.history import checkpoints
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
@@ -31,6 +29,7 @@ from tests.conftest import LAW_EXAMPLES
 from tests.goldens.journals import JOURNALS, journal_names
 from tests.properties.walk import Walk
 from tests.support.opencode2_story import Story
+from tests.support.session_states import state_deps
 from universal.events import UniversalEvent
 from universal.items import ItemKind, ItemRole, TextPart
 from universal.session import transcript
@@ -45,9 +44,7 @@ HISTORY = st.binary(min_size=40, max_size=240)
 
 def branch_of(session_id: str, store: MemoryStore, agent: str = "mock") -> SessionState:
     clock = ManualClock(0, 0)
-    return SessionState(
-        session_id, agent, store=store, changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None
-    )
+    return SessionState(session_id, agent, state_deps(store, clock))
 
 
 def picture(branch: SessionState) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
-from shim.lib.clock import ManualClock
+from shim.lib.clock import Clock, ManualClock
 from shim.lib.ids import Ids
+from shim.sessions.feed import ChangeFeed
 from shim.sessions.session.session_state import SessionState
+from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.support.scripted_model import Recorder
 from universal.events import EventType, ItemData, SessionStartedData
@@ -15,11 +18,14 @@ from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
 ZERO = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
 
+def state_deps(store: Store, clock: Clock, changes: ChangeFeed | None = None) -> Any:
+    """What a session's state needs of `SessionDeps`."""
+    return SimpleNamespace(store=store, changes=changes or ChangeFeed(), clock=clock, ids=Ids(clock))
+
+
 def bare(session_id: str, agent: str, store: MemoryStore, hub: Recorder, clock: ManualClock) -> SessionState:
     """A session that has not begun, or is to be read from the journal."""
-    return SessionState(
-        session_id, agent, store=store, changes=hub.changes, clock=clock, ids=Ids(clock), on_change=lambda _: None
-    )
+    return SessionState(session_id, agent, state_deps(store, clock, hub.changes))
 
 
 def begin(state: SessionState, directory: str, **metadata: Any) -> SessionState:

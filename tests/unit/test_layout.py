@@ -127,6 +127,12 @@ def imports(text: str) -> frozenset[str]:
     return frozenset(names)
 
 
+def imports_for_types(text: str) -> frozenset[str]:
+    """Those of `imports` that stand under `if TYPE_CHECKING`."""
+    blocks = [node for node in tree_of(text).body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    return imports("\n".join(ast.unparse(statement) for block in blocks for statement in block.body))
+
+
 def attributes(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """All `name.attribute` in a file."""
     for node in nodes:
@@ -457,15 +463,21 @@ def module_of(name: str) -> str:
     return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
+def room_of(module: str) -> str:
+    """`shim.sessions` of `shim.sessions.prompts.cap`."""
+    return ".".join(module.split(".")[:2])
+
+
 def import_circle(texts: Mapping[str, str]) -> list[str]:
     """The modules of a circle of imports, or nothing. In: file -> text.
 
     Imports for type checkers and imports within functions count too: who reads one module of a circle must read all of them.
+    Only within one room (`shim.sessions`) may parts name the type of their whole for the type checker.
     """
     modules = {module_of(name): text for name, text in texts.items()}
     graph: dict[str, set[str]] = {}
     for module, text in modules.items():
-        names = imports(text)
+        names = imports(text) - {name for name in imports_for_types(text) if room_of(name) == room_of(module)}
         graph[module] = {name if name in modules else name.rpartition(".")[0] for name in names}.intersection(modules) - {module}
     try:
         TopologicalSorter(graph).prepare()
@@ -492,6 +504,12 @@ def test_a_circle_of_imports_is_found(back: str) -> None:
     texts = {"shim/a.py": "from shim.b import Name", "shim/b/__init__.py": "import shim.c", "shim/c.py": back}
     assert set(import_circle(texts)) == {"shim.a", "shim.b", "shim.c"}
     assert import_circle({**texts, "shim/c.py": "import asyncio"}) == []
+
+
+def test_a_part_may_name_the_type_of_its_whole_within_one_room() -> None:
+    whole, part = "from shim.a.x.part import Part", "from shim.a.whole import Whole"
+    assert import_circle({"shim/a/whole.py": whole, "shim/a/x/part.py": f"if TYPE_CHECKING:\n    {part}"}) == []
+    assert set(import_circle({"shim/a/whole.py": whole, "shim/a/x/part.py": part})) == {"shim.a.whole", "shim.a.x.part"}
 
 
 def test_each_agent_is_named_in_the_contract_of_independence() -> None:

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import takewhile
 from typing import Unpack
 
 import structlog
@@ -50,7 +49,7 @@ from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.exit_errors import termination_data
 from shim.sessions.session.native_sessions import rename_conversation
-from shim.sessions.session.open_signs import OpenSigns, Read
+from shim.sessions.session.open_signs import OpenSigns
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.session.tape import ROWS
 from shim.sessions.stored_sessions import MakeRemotes, stored_sessions
@@ -69,8 +68,6 @@ from universal.session.values import Fields, ForkSource, ModelRef, SessionRecord
 
 log = structlog.get_logger()
 
-LATELY_MS = 7 * 24 * 3600 * 1000
-"""Milliseconds that a directory counts as used after the last change of one of its sessions."""
 LOADS = 3
 """Tries to load a session that is given up at the same moment."""
 BACKGROUND_S = 6 * 3600.0
@@ -92,7 +89,7 @@ class SessionManager:
         self._loading: dict[str, asyncio.Task[SessionEntry]] = {}
         self._checkpoints = CheckpointWriter(deps.store)
         self._reaper: asyncio.Task[None] | None = None
-        self._open_signs = OpenSigns()
+        self.open_signs = OpenSigns(self)
         self._removals = Removals(deps.agents)
         if deps.tapes is not None:
             deps.tapes.watch = lambda tape: lost_turns.watch(self._actor_of(self.index.get(tape.session_id)), tape)
@@ -142,57 +139,13 @@ class SessionManager:
     def reap(self, now_ms: int) -> int:
         """End agents that have been idle for long. Returns their number."""
         limit, work_limit = now_ms - int(self.deps.settings.idle_reap_s * 1000), now_ms - int(BACKGROUND_S * 1000)
-        idle = [actor for actor in self.index.actors() if actor.alive and actor.last_active_ms < limit]
+        idle = [actor for actor in self.index.actors() if actor.process.is_alive and actor.last_active_ms < limit]
         return sum(actor.reap(keeps_work=actor.last_active_ms >= work_limit) for actor in idle)
-
-    def visit(self, directory: str) -> None:
-        """A client looks at a directory. Its last agent may be started, if it answered there lately (`SpareAgents`).
-
-        Nothing is started in a directory in which nobody has prompted: a repository runs no program by being looked at.
-        """
-        spares = self.deps.spares
-        if spares is None or not spares.has_room:
-            return
-        since_ms = self.deps.clock.now_ms() - LATELY_MS
-        for record in takewhile(lambda record: record.updated_ms >= since_ms, self.index.newest_first()):
-            if record.directory == directory and not (entry := self.index.get(record.id)).subagent and entry.native:
-                agent = self.deps.agents.get(self.index.agent_of(record.id))
-                if agent is not None:
-                    spares.note_visit(agent, directory)
-                return
-
-    def note_read(self, session_id: str, read: Read, client: str, *, is_page: bool = False) -> None:
-        """A client has read a part of a session. If that shows that a person has opened it, its agent may be started ahead.
-
-        In: `client`, its address and name; `is_page`, whether it is a page of this server.
-        """
-        is_opened = is_page and read == "messages"
-        if not is_opened and not self._open_signs.note(client, session_id, read, self.deps.clock.now_ms()):
-            return
-        entry, spares = self.index.find(session_id), self.deps.spares
-        if entry is None or spares is None or entry.subagent or entry.ended or self.others.owner(session_id) is not None:
-            return
-        agent, native = self.deps.agents.get(entry.agent), entry.native.get(entry.agent)
-        runs = entry.busy or (entry.actor is not None and entry.actor.alive)
-        if agent is None or native is None or not native.started or native.resume_at or runs:
-            return  # what was undone is cut off at the next prompt, and not before
-        directory = entry.current_record.directory
-        if self.deps.listened(directory, session_id):
-            spares.note_open(agent, directory, native.id)
 
     # --- creating and finding ----------------------------------------------------------------------------------
 
     def _new_state(self, session_id: str, agent: str) -> SessionState:
-        return SessionState(
-            session_id,
-            agent,
-            store=self.deps.store,
-            changes=self.deps.changes,
-            clock=self.deps.clock,
-            ids=self.deps.ids,
-            on_change=self._state_changed,
-            feed=self.deps.feed.publish,
-        )
+        return SessionState(session_id, agent, self.deps, self._state_changed, self.deps.feed.publish)
 
     def create(
         self,
@@ -340,10 +293,7 @@ class SessionManager:
 
     def detached_state(self, session_id: str, agent: str) -> SessionState:
         """A state for reading another server's session. It publishes nothing, and its requests are not indexed."""
-        deps = self.deps
-        return SessionState(
-            session_id, agent, store=deps.store, changes=ChangeFeed(), clock=deps.clock, ids=deps.ids, on_change=lambda _: None
-        )
+        return SessionState(session_id, agent, replace(self.deps, changes=ChangeFeed()))
 
     def unloaded_state(self, session_id: str) -> SessionState | None:
         """A temporary state for reading a session, or None for an unknown one."""

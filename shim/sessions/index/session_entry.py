@@ -115,7 +115,7 @@ class SessionEntry:
     @property
     def mode(self) -> str:
         """The mode in force: that of its agent's process, else of its last prompt."""
-        live = self.actor.process.mode if self.actor is not None and self.actor.alive else ""
+        live = self.actor.process.mode if self.actor is not None and self.actor.process.is_alive else ""
         return live or self.current_record.mode or ""
 
     def update_from(self, stored: SessionEntry) -> None:

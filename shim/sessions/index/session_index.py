@@ -190,12 +190,12 @@ class SessionIndex:
         return [
             RunningAgent(entry.record.id, entry.is_at_work, entry.actor.last_active_ms, entry.actor.reap)
             for entry in entries
-            if entry.actor is not None and entry.actor.alive
+            if entry.actor is not None and entry.actor.process.is_alive
         ]
 
     def directories_at_work(self) -> set[str]:
         """Directories in which an agent's process runs."""
-        return {actor.directory for actor in self.actors() if actor.alive}
+        return {actor.directory for actor in self.actors() if actor.process.is_alive}
 
     # --- rows ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import structlog
 from pydantic import TypeAdapter
@@ -20,7 +20,7 @@ from shim.host.plugins.plugin_hosts import PluginVerdict
 from shim.sessions.permissions.unattended_policy import Timer
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
-from universal.codec import Command, Fact, PermissionReply, QuestionReply
+from universal.codec import Fact, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Json
 from universal.lib.jsonvalue import JsonObject, obj, text
@@ -28,6 +28,10 @@ from universal.opencode_metadata import access_metadata
 from universal.permissions import MISSING_PLUGIN, Access, Action, Decision, Policy
 from universal.tools.accesses import Place, accesses_of, primary_access
 from universal.unattended_policy import NO_QUESTIONS, NOT_ALLOWED, UnattendedPolicy
+
+if TYPE_CHECKING:
+    from shim.sessions.session.actor import SessionActor
+    from shim.sessions.session.session_agent import SessionAgent
 
 log = structlog.get_logger()
 
@@ -133,39 +137,10 @@ class _Calls:
         return len(self.recent) == LOOP_CALLS and len(set(self.recent)) == 1
 
 
-class AskingSession(Protocol):
-    """The session whose agent asks."""
-
-    @property
-    def unattended_policy(self) -> UnattendedPolicy:
-        """The present policy for requests that nobody answers."""
-        ...
-
-    def place(self) -> Place: ...
-
-    def rules(self, state: SessionState) -> Policy:
-        """The rules in force for it or for a subagent's session."""
-        ...
-
-
-class AskingAgent(Protocol):
-    """The agent that gets the answers."""
-
-    def send(self, command: Command) -> None: ...
-
-    def proceed(self, permission_id: str) -> None:
-        """Let a call go on that it did not ask about."""
-        ...
-
-    async def plugin_verdict(self, session_id: str, data: PermissionData) -> PluginVerdict:
-        """Show a call of a session to the person's plugins."""
-        ...
-
-
 class Requests:
     """The open requests of one session."""
 
-    def __init__(self, deps: SessionDeps, session: AskingSession, agent: AskingAgent) -> None:
+    def __init__(self, deps: SessionDeps, session: SessionActor, agent: SessionAgent) -> None:
         self._deps = deps
         self._session = session
         self._agent = agent

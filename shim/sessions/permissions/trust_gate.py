@@ -8,7 +8,7 @@ settings, and a notice says so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -16,13 +16,14 @@ from shim.agents.sandboxes import is_enclosed_untrusted
 from shim.host.trust.project_settings import ProjectSettings
 from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.errors import AgentError, ShimError
-from shim.sessions.permissions.trust_question import TRUST, Answer, TrustQuestions, question_of
-from shim.sessions.session.dependencies import SessionDeps
-from shim.sessions.session.session_state import Rules, SessionState
+from shim.sessions.permissions.trust_question import TRUST, Answer, question_of
 from universal.agent_spec import AgentSpec
 from universal.codec import QuestionReply
 from universal.events import EventType
 from universal.permissions import Access
+
+if TYPE_CHECKING:
+    from shim.sessions.session.actor import SessionActor
 
 log = structlog.get_logger(__name__)
 
@@ -35,28 +36,13 @@ ASKED_AGAIN = 4
 
 
 class TrustGate:
-    """The gate of one session. `listened`: whether a connected client could show its question."""
+    """The gate of one session."""
 
-    def __init__(
-        self,
-        state: SessionState,
-        directory: str,
-        trust: ProjectTrust,
-        questions: TrustQuestions,
-        *,
-        rules: Rules,
-        listened: Callable[[str, str], bool],
-        new_id: Callable[[], str],
-        wait_s: float,
-    ) -> None:
-        self._state = state
-        self._directory = directory
+    def __init__(self, session: SessionActor, trust: ProjectTrust) -> None:
+        self._session = session
+        self._deps = session.deps
+        self._state = session.main
         self._trust = trust
-        self._questions = questions
-        self._rules = rules
-        self._listened = listened
-        self._new_id = new_id
-        self._wait_s = wait_s
         self._open: tuple[str, ProjectSettings] | None = None
         self._future: asyncio.Future[Answer | None] | None = None
         self._answers: dict[str, Answer | None] = {}
@@ -70,7 +56,7 @@ class TrustGate:
         None: the turn has ended meanwhile. Raises AgentError if the agent cannot start without them.
         """
         for _ in range(ASKED_AGAIN):
-            verdict = await asyncio.to_thread(self._trust.look, self._directory, spec.rules.project_settings.reads)
+            verdict = await asyncio.to_thread(self._trust.look, self._session.directory, spec.rules.project_settings.reads)
             settings, decision = verdict.settings, verdict.decision
             if decision == "undecided" and settings.digest in self._answers:
                 decision = self._answers[settings.digest] or "undecided"
@@ -89,7 +75,7 @@ class TrustGate:
             self.cancel()
         else:
             labels = [label for answer in reply.answers for label in answer]
-            self._questions.answer(self._open[1], "trusted" if labels == [TRUST] else "declined")
+            self._deps.trust_questions.answer(self._open[1], "trusted" if labels == [TRUST] else "declined")
         return True
 
     def cancel(self) -> None:
@@ -99,11 +85,11 @@ class TrustGate:
 
     async def _ask(self, spec: AgentSpec, settings: ProjectSettings) -> bool:
         """Ask, and store the answer. False if the turn has ended meanwhile."""
-        if self._rules.policy(self._state, "").action(Access("question", ("*",))) == "deny":
+        if self._session.keeper.policy(self._state, "").action(Access("question", ("*",))) == "deny":
             self._answers[settings.digest] = None
             return True
         self.asked += 1
-        id_, future = self._new_id(), self._questions.wait(settings)
+        id_, future = self._deps.ids.new("question"), self._deps.trust_questions.wait(settings)
         self._open = id_, settings
         data = question_of(id_, spec, settings)
         self._state.record(EventType.QUESTION_REQUESTED, data)
@@ -130,13 +116,13 @@ class TrustGate:
     async def _answer(self, future: asyncio.Future[Answer | None]) -> Answer | None:
         """The answer. None after `wait_s`, or after NOBODY_S without a client that could show the question."""
         waited = alone = 0.0
-        while waited < self._wait_s:
-            step = min(LOOK_S, self._wait_s - waited)
+        while waited < self._deps.settings.trust_question_s:
+            step = min(LOOK_S, self._deps.settings.trust_question_s - waited)
             done, _ = await asyncio.wait({future}, timeout=step)
             if done:
                 return future.result()
             waited += step
-            alone = 0.0 if self._listened(self._directory, self._state.id) else alone + step
+            alone = 0.0 if self._deps.listened(self._session.directory, self._state.id) else alone + step
             if alone >= NOBODY_S:
                 return None
         return None
@@ -146,7 +132,7 @@ class TrustGate:
         use = spec.rules.project_settings
         read_settings = [setting for setting in settings.settings if setting.family in use.reads]
         used = [setting for setting in read_settings if not use.leaves_out or setting.key in use.always]
-        command = f"`opencode-shim trust {self._directory}`"
+        command = f"`opencode-shim trust {self._session.directory}`"
         if used:
             raise AgentError(
                 f"{spec.title} was not started: this project brings settings that run programs or allow calls, nobody has "
@@ -164,19 +150,3 @@ class TrustGate:
                 f"Turn them on: {command}.",
             )
         return False
-
-
-def trust_gate(deps: SessionDeps, state: SessionState, directory: str, rules: Rules) -> TrustGate | None:
-    """The gate of one session, or None if all settings are used."""
-    if deps.trust is None:
-        return None
-    return TrustGate(
-        state,
-        directory,
-        deps.trust,
-        deps.trust_questions,
-        rules=rules,
-        listened=deps.listened,
-        new_id=lambda: deps.ids.new("question"),
-        wait_s=deps.settings.trust_question_s,
-    )

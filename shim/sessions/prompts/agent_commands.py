@@ -24,7 +24,7 @@ async def with_commands(manager: SessionManager, agents: Iterable[Agent], direct
     reported = {name: rows for name, rows in deps.local_offers.commands(directory).items() if name in without_files}
     for actor in manager.index.actors():
         codec = actor.process.codec
-        if actor.directory == directory and actor.alive and codec is not None and codec.catalogue is not None:
+        if actor.directory == directory and actor.process.is_alive and codec is not None and codec.catalogue is not None:
             reported[codec.name] = codec.catalogue.commands
     files = await asyncio.to_thread(_files, manager, offers, directory)
     return [_complete(agent, reported.get(agent.spec.name, ()), *files.get(agent.spec.name, ((), ()))) for agent in offers]

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from shim.sessions.permissions.requests import Requests
 from shim.sessions.permissions.trust_gate import NOBODY_S, TrustGate
 from shim.sessions.permissions.unattended_policy import COST, SECONDS, Caps, Timer
-from shim.sessions.session.dependencies import SessionDeps
-from shim.sessions.session.session_state import SessionState
 from universal.codec import QuestionReply
 from universal.events import ErrorData, EventType, Question, QuestionData, QuestionOption
 from universal.lib.jsonvalue import JsonObject, obj
-from universal.permissions import Access, Policy
-from universal.unattended_policy import UnattendedPolicy
+from universal.permissions import Access
+
+if TYPE_CHECKING:
+    from shim.sessions.session.actor import SessionActor
 
 NONE = Caps()
 ASK = " Go on?"
@@ -31,30 +30,13 @@ GO_ON = QuestionOption(label="Go on", description="Until as much again is used u
 STOP = QuestionOption(label="Stop", description="The turn ends here. A later prompt is asked about again.")
 
 
-class CappedSession(Protocol):
-    """The session whose work is capped."""
-
-    requests: Requests
-
-    @property
-    def children(self) -> Iterable[SessionState]: ...
-
-    @property
-    def unattended_policy(self) -> UnattendedPolicy: ...
-
-    def rules(self, state: SessionState) -> Policy: ...
-
-    def abort(self) -> None: ...
-
-
 class Cap:
     """The caps of one session, and the question about the one that was reached."""
 
-    def __init__(self, deps: SessionDeps, state: SessionState, directory: str, session: CappedSession) -> None:
-        self._deps = deps
-        self._state = state
-        self._directory = directory
+    def __init__(self, session: SessionActor) -> None:
         self._session = session
+        self._deps = session.deps
+        self._state = session.main
         self._prompt = NONE
         self._agreed: dict[str, float] = {}
         """What was used when a person let it go on, by what is capped."""
@@ -181,7 +163,7 @@ class Cap:
         """Stop the turn if nobody answers in time, or no client is there that could show the question."""
         if self._open is not asked:
             return
-        is_seen = self._deps.listened(self._directory, self._state.id)
+        is_seen = self._deps.listened(self._session.directory, self._state.id)
         self._alone_s = 0.0 if is_seen or left_s < math.inf else self._alone_s + LOOK_S
         if left_s <= 0 or self._alone_s > NOBODY_S:
             self._resolve("rejected")

@@ -95,12 +95,7 @@ class _Once:
         self._deps = deps
         self._why = ""
         self.state = self._state(name)
-        self.actor = SessionActor(
-            deps,
-            self.state,
-            directory=directory,
-            keeper=self,
-        )
+        self.actor = SessionActor(deps, self.state, directory=directory, keeper=self)
         now = deps.clock.now_ms()
         record = SessionRecord(self.state.id, directory=directory, title="generate", created_ms=now, updated_ms=now)
         self.state.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"record": record_json(record), "agent": name}))
@@ -116,18 +111,7 @@ class _Once:
         """Nothing is kept of it."""
 
     def _state(self, agent: str) -> SessionState:
-        deps = self._deps
-        session_id = deps.ids.new("session")
-        return SessionState(
-            session_id,
-            agent,
-            store=deps.store,
-            changes=deps.changes,
-            clock=deps.clock,
-            ids=deps.ids,
-            on_change=lambda _state: None,
-            feed=self._watch,
-        )
+        return SessionState(self._deps.ids.new("session"), agent, self._deps, feed=self._watch)
 
     def _watch(self, events: Sequence[UniversalEvent]) -> None:
         data = events[0].data  # there are several of pieces of text alone

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shim.lib.errors import InvalidRequest
 from shim.sessions.permissions.unattended_policy import Timer
-from shim.sessions.prompts.prompt_dispatch import PromptDispatcher
-from shim.sessions.prompts.prompt_queue import PromptQueue
-from shim.sessions.session.dependencies import SessionDeps
-from shim.sessions.session.session_state import SessionState
 from universal.lib.jsonvalue import obj, whole
+
+if TYPE_CHECKING:
+    from shim.sessions.session.actor import SessionActor
 
 KEY = "continue_at_reset"
 """Key in a session's `metadata`: how often a turn may go on, in place of the server's setting."""
@@ -34,11 +33,11 @@ def check_continue_at_reset(metadata: Any) -> None:
 class LimitWait:
     """The wait of one session. While it lasts, the turn is running and nothing was given to the agent."""
 
-    def __init__(self, deps: SessionDeps, state: SessionState, queue: PromptQueue, dispatcher: PromptDispatcher) -> None:
-        self._deps = deps
-        self._state = state
-        self._queue = queue
-        self._dispatcher = dispatcher
+    def __init__(self, session: SessionActor) -> None:
+        self._deps = session.deps
+        self._state = session.main
+        self._queue = session.prompt_queue
+        self._dispatcher = session.dispatcher
         self._timer: Timer | None = None
         self._until_s = self._count = 0
 

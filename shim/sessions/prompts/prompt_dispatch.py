@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -21,16 +21,12 @@ from shim.lib import disk
 from shim.lib.errors import AgentError, AgentNotFound, SessionElsewhere, StoreError
 from shim.sessions.permissions.requests import gaps_notice
 from shim.sessions.prompts import context
-from shim.sessions.prompts.cap import PromptGate
 from shim.sessions.prompts.pending_prompt import PendingPrompt
-from shim.sessions.prompts.prompt_queue import PromptQueue
 from shim.sessions.prompts.structured_answers import with_schema
-from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.exit_errors import start_error, work_ended
 from shim.sessions.session.native_sessions import NativeSession, note_native_session
-from shim.sessions.session.session_agent import SessionAgent, setup_gaps, variables_of
-from shim.sessions.session.session_state import Rules, SessionState, TurnInputs
-from shim.sessions.undo.step_snapshots import StepSnapshots
+from shim.sessions.session.session_agent import setup_gaps, variables_of
+from shim.sessions.session.session_state import SessionState
 from shim.sessions.undo.undo_notes import UndoNotes
 from universal.agent_spec import HeldCalls
 from universal.codec import Codec, Fact, Prompt
@@ -44,6 +40,9 @@ from universal.setup import setup_notice
 from universal.tools.accesses import Place
 from universal.turn import Input
 from universal.unattended_policy import UnattendedPolicy
+
+if TYPE_CHECKING:
+    from shim.sessions.session.actor import SessionActor
 
 log = structlog.get_logger()
 
@@ -96,46 +95,21 @@ def prepare(
     return PromptDispatch(prompt, missed.message_ids, pending.journal_entry() | missed.journal_entry() | due.journal_entry)
 
 
-class AgentUser(TurnInputs, Protocol):
-    """The session that the agent is started for."""
-
-    def on_start(self, agent: str, resumed: bool) -> None:
-        """An agent was started. In: its name, and whether it resumes its conversation."""
-        ...
-
-
 class PromptDispatcher:
-    """Gives one prompt at a time to a session's agent, and starts the agent if it must.
+    """Gives one prompt at a time to a session's agent, and starts the agent if it must."""
 
-    In: `rules`, those of all sessions; `session`, which is told of each start.
-    """
-
-    def __init__(
-        self,
-        deps: SessionDeps,
-        state: SessionState,
-        directory: str,
-        *,
-        queue: PromptQueue,
-        process: SessionAgent,
-        snapshots: StepSnapshots,
-        gate: PromptGate,
-        rules: Rules,
-        undo_notes: UndoNotes,
-        native: dict[str, NativeSession],
-        session: AgentUser,
-    ) -> None:
-        self._deps = deps
-        self._state = state
-        self._directory = directory
-        self._queue = queue
-        self._process = process
-        self._snapshots = snapshots
-        self._gate = gate
-        self._rules = rules
-        self._undo_notes = undo_notes
-        self._native = native
+    def __init__(self, session: SessionActor) -> None:
         self._session = session
+        self._deps = session.deps
+        self._state = session.main
+        self._directory = session.directory
+        self._queue = session.prompt_queue
+        self._process = session.process
+        self._snapshots = session.snapshots
+        self._gate = session.gate
+        self._rules = session.keeper
+        self._undo_notes = session.undo_notes
+        self._native = session.native
         self._launch: asyncio.Task[None] | None = None
         self.waiting_key: str | None = None
         self.current_key: str | None = None
@@ -152,11 +126,6 @@ class PromptDispatcher:
     @property
     def is_waiting(self) -> bool:
         return self.waiting_key is not None
-
-    @property
-    def may_retry(self) -> bool:
-        """Whether a lost conversation would be begun anew (`retry_without_resume`)."""
-        return not self._loss.why
 
     @property
     def lost_why(self) -> str:
@@ -429,13 +398,13 @@ class PromptDispatcher:
         agent = self._deps.agents.get(pending.agent)
         return self.answer.error(agent.spec.title if agent is not None else pending.agent)
 
-    def note_native_session(self) -> bool:
-        """Store the id of the agent's own conversation. True if something changed."""
-        process = self._process
-        id_ = process.codec.native_session_id if process.codec is not None else None
-        return bool(id_ and process.agent) and note_native_session(
-            self._native, process.agent or "", id_ or "", started=self.answer.has_begun, clock=self._deps.clock
-        )
+    def note_native_session(self) -> None:
+        """Store the id of the agent's own conversation."""
+        agent, codec = self._process.agent, self._process.codec
+        id_ = codec.native_session_id if codec is not None else None
+        is_started, clock = self.answer.has_begun, self._deps.clock
+        if id_ and agent and note_native_session(self._native, agent, id_, started=is_started, clock=clock):
+            self._session.keeper.on_actor_changed(self._session)
 
     def retry_without_resume(self, why: str) -> bool:
         """Give the prompt to a new process, with the conversation as text: the agent has lost its own. Once for each prompt."""
@@ -447,6 +416,7 @@ class PromptDispatcher:
         self._process.drop(kill=True)
         if not self.is_waiting:  # else `_launch_agent` finds no process and starts one
             self.dispatch_again()
+        self._session.keeper.on_actor_changed(self._session)
         return True
 
     def retry_lost_spare(self) -> bool:
@@ -580,26 +550,15 @@ class Recall:
 
 
 class Offers:
-    """The prompts that a working agent may take in at its next step (docs/turn.md).
+    """The prompts that a working agent may take in at its next step (docs/turn.md). The turn machine knows what is offered."""
 
-    In: `turn`, whose machine knows what is offered.
-    """
-
-    def __init__(
-        self,
-        deps: SessionDeps,
-        state: SessionState,
-        queue: PromptQueue,
-        process: SessionAgent,
-        dispatcher: PromptDispatcher,
-        turn: TurnInputs,
-    ) -> None:
-        self._deps = deps
-        self._state = state
-        self._queue = queue
-        self._process = process
-        self._dispatcher = dispatcher
-        self._turn = turn
+    def __init__(self, session: SessionActor) -> None:
+        self._session = session
+        self._deps = session.deps
+        self._state = session.main
+        self._queue = session.prompt_queue
+        self._process = session.process
+        self._dispatcher = session.dispatcher
         self._dispatches: dict[str, PromptDispatch] = {}
         self._recalls: dict[str, Recall] = {}
         self._declined = set[str]()
@@ -616,7 +575,7 @@ class Offers:
             if not (pending.user_prompt.details.delivery or self._deps.settings.steer):
                 return
             key = pending.prompt.key
-            self._turn.apply(Input.OFFERED, key)
+            self._session.apply(Input.OFFERED, key)
             if key not in self._state.machine.offers:
                 return
             self._dispatches[key] = self._dispatcher.prepare(pending)
@@ -638,7 +597,7 @@ class Offers:
         self._dispatches.pop(key, None)
         self._declined.add(key)
         is_unwanted = recall is not None and recall.delivery is None
-        self._turn.apply(Input.WITHDRAWN if is_unwanted else Input.RETURNED, key)
+        self._session.apply(Input.WITHDRAWN if is_unwanted else Input.RETURNED, key)
         if is_unwanted:
             self._queue.remove(pending)
         elif recall is not None and recall.delivery is not None:

@@ -12,11 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from shim.sessions.prompts.pending_prompt import PendingPrompt
-from shim.sessions.session.session_state import SessionState, TurnInputs
+from shim.sessions.session.session_state import SessionState
 from universal.session.user_prompt import Delivery
 from universal.turn import Input
+
+if TYPE_CHECKING:
+    from shim.sessions.session.actor import SessionActor
 
 PARKED = 100
 """Parked prompts that are kept, the newest."""
@@ -25,7 +29,7 @@ PARKED = 100
 class PromptQueue:
     """The queue of one session. `turn`: whose machine gets the key of each new prompt."""
 
-    def __init__(self, state: SessionState, turn: TurnInputs) -> None:
+    def __init__(self, state: SessionState, turn: SessionActor) -> None:
         self._state = state
         self._turn = turn
         self.pending: dict[str, PendingPrompt] = {}

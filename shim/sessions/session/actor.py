@@ -10,14 +10,14 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
 
 from shim.agents.directory import LOGGED_OUT
 from shim.sessions.permissions.requests import Requests
-from shim.sessions.permissions.trust_gate import trust_gate
+from shim.sessions.permissions.trust_gate import TrustGate
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_session
 from shim.sessions.prompts.cap import Cap, PromptGate
 from shim.sessions.prompts.limit_wait import LimitWait
@@ -37,7 +37,7 @@ from shim.sessions.session.exit_errors import (
 )
 from shim.sessions.session.native_sessions import NativeSession, rename_conversation
 from shim.sessions.session.session_agent import SessionAgent
-from shim.sessions.session.session_state import THE_TURN, Rules, SessionState
+from shim.sessions.session.session_state import THE_TURN, SessionState
 from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
 from universal.codec import (
@@ -117,38 +117,12 @@ STOP_S = 3.0
 """Seconds from `stop` until the work, or a turn that has failed, must be over: a command gets one second before it is killed."""
 
 
+@dataclass(frozen=True, slots=True)
 class LocalWork:
-    """The running local work of one session, if there is any."""
+    """Local work that runs. `stop` asks it to end."""
 
-    def __init__(self) -> None:
-        self._stop: Callable[[], None] | None = None
-        self._is_over = asyncio.Event()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether work is running."""
-        return self._stop is not None
-
-    def begin(self, stop: Callable[[], None]) -> None:
-        """Begin work. `stop` asks it to end."""
-        self._stop = stop
-        self._is_over.clear()
-
-    def stop(self) -> None:
-        """Ask the running work to end."""
-        if self._stop is not None:
-            self._stop()
-
-    def end(self) -> None:
-        """Note the end of the work."""
-        self._stop = None
-        self._is_over.set()
-
-    async def wait(self) -> None:
-        """Wait until the work is over, at most STOP_S."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_S):
-                await self._is_over.wait()
+    stop: Callable[[], None]
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 # --- effects in order -------------------------------------------------------------------------------------------
@@ -201,8 +175,12 @@ class _TurnEffect:
 _Effect: TypeAlias = Output | _TurnEffect
 
 
-class Keeper(Rules, Protocol):
+class Keeper(Protocol):
     """What keeps all sessions: it has the rules, and makes the sessions of subagents."""
+
+    def policy(self, state: SessionState, mode: str) -> Policy:
+        """The rules in force for a session in a mode."""
+        ...
 
     def open_child(self, actor: SessionActor, key: str, fact: Fact) -> SessionState:
         """Create the session of a subagent. In: its key in the agent's words, and its first fact."""
@@ -238,26 +216,14 @@ class SessionActor:
         self.requests = Requests(deps, self, self.process)
         self.children = ChildSessions(self)
         self.prompt_queue = PromptQueue(state, self)
-        self.snapshots = StepSnapshots(state, directory, deps.snapshots, self)
+        self.snapshots = StepSnapshots(self)
         self.undo_lock = asyncio.Lock()
         self.undo_notes = UndoNotes()
-        self.gate = PromptGate(trust_gate(deps, state, directory, keeper), Cap(deps, state, directory, self))
-        self.dispatcher = PromptDispatcher(
-            deps,
-            state,
-            directory,
-            queue=self.prompt_queue,
-            process=self.process,
-            snapshots=self.snapshots,
-            gate=self.gate,
-            rules=keeper,
-            undo_notes=self.undo_notes,
-            native=self.native,
-            session=self,
-        )
-        self.offers = Offers(deps, state, self.prompt_queue, self.process, self.dispatcher, self)
-        self.limit = LimitWait(deps, state, self.prompt_queue, self.dispatcher)
-        self.local_work = LocalWork()
+        self.gate = PromptGate(None if deps.trust is None else TrustGate(self, deps.trust), Cap(self))
+        self.dispatcher = PromptDispatcher(self)
+        self.offers = Offers(self)
+        self.limit = LimitWait(self)
+        self.local_work: LocalWork | None = None
         self.abort_timer: asyncio.TimerHandle | None = None
         self.refused_turn: str | None = None
         """The turn in which a person has refused a call without words."""
@@ -267,11 +233,6 @@ class SessionActor:
         self._log_context = (0, "")
 
     # --- requests of clients ------------------------------------------------------------------------------------
-
-    @property
-    def alive(self) -> bool:
-        """Whether an agent's process runs for this session."""
-        return self.process.is_alive
 
     @property
     def unattended_policy(self) -> UnattendedPolicy:
@@ -347,14 +308,16 @@ class SessionActor:
     def begin_local_work(self, stop: Callable[[], None]) -> None:
         """Begin a turn for work of the server (a shell command). End it with `end_local_work`, soon after `stop` was called."""
         self._touch()
-        self.local_work.begin(stop)
+        self.local_work = LocalWork(stop)
         self.apply(Input.ACTIVITY)
         self.apply(Input.OPENED, LOCAL_WORK)
         self.main.apply(Input.DONE)  # the agent has nothing to do in it
 
     def end_local_work(self) -> None:
         """The work of `begin_local_work` is over."""
-        self.local_work.end()
+        if self.local_work is not None:
+            self.local_work.is_over.set()
+        self.local_work = None
         self.snapshots.finish()
         self.apply(Input.CLOSED, LOCAL_WORK)
 
@@ -370,16 +333,14 @@ class SessionActor:
             if not isinstance(effect, TurnStart):  # it is recorded, which is all
                 effects.append(_TurnEffect(state, effect))
         self._effects.add(effects)
-        if self.dispatcher.note_native_session():
-            self.keeper.on_actor_changed(self)
+        self.dispatcher.note_native_session()
 
     def on_outputs(self, outputs: Sequence[Output]) -> None:
         """Queue outputs of the codec. A timer without any may have shown that the agent takes in prompts now."""
         self._effects.add(outputs)
         if not outputs and self.main.machine.queue:
             self.offers.offer()
-        if self.dispatcher.note_native_session():
-            self.keeper.on_actor_changed(self)
+        self.dispatcher.note_native_session()
 
     def _carry_out(self, effect: _Effect) -> None:
         match effect:
@@ -407,8 +368,7 @@ class SessionActor:
     def _stop_agent(self, stop: Stop) -> None:
         """Stop the process as its codec wants. With an error its prompt fails, or goes to a new conversation."""
         log.info("agent.stopping", session_id=self.main.id, why=stop.why)
-        if self.dispatcher.note_native_session():
-            self.keeper.on_actor_changed(self)
+        self.dispatcher.note_native_session()
         if stop.error is not None:
             generation = self.process.generation
             data = failed_start(stop.error, self.process.stderr)
@@ -461,7 +421,8 @@ class SessionActor:
     def _interrupt(self, state: SessionState) -> None:
         if state is not self.main:
             return
-        self.local_work.stop()
+        if self.local_work is not None:
+            self.local_work.stop()
         if not self.main.machine.agent_at_work:
             return  # only the server's own work holds the turn, and it ends soon
         if self.dispatcher.is_waiting or self.limit.is_waiting:  # the agent has nothing to interrupt
@@ -513,8 +474,7 @@ class SessionActor:
         if not self.dispatcher.answer.is_heard:
             self.dispatcher.on_answer()
             self.dispatcher.note_facts(facts)
-            if self.dispatcher.note_native_session():
-                self.keeper.on_actor_changed(self)
+            self.dispatcher.note_native_session()
 
     def _on_fact(self, fact: Fact) -> None:
         state = self.main if fact.child is None else self.children.open(fact.child, fact)
@@ -527,7 +487,7 @@ class SessionActor:
             return
         if fact.type is EventType.ITEM_STARTED:
             self.dispatcher.on_answer()
-        if isinstance(fact.data, ErrorData) and fact.data.code == SESSION_NOT_FOUND and self.dispatcher.may_retry:
+        if isinstance(fact.data, ErrorData) and fact.data.code == SESSION_NOT_FOUND and not self.dispatcher.lost_why:
             state.status("conversation_lost", LOST.format(why=fact.data.message))  # `retry_without_resume` repairs it
         elif isinstance(fact.data, ErrorData) and state is self.main and self.limit.may_wait(fact.data.details):
             pass  # the signal after it begins the wait
@@ -573,7 +533,6 @@ class SessionActor:
             error = obj(signal.error)
             is_lost = text(error.get("code")) == SESSION_NOT_FOUND
             if is_lost and self.dispatcher.retry_without_resume(text(error.get("message"))):
-                self.keeper.on_actor_changed(self)
                 return
             if self.limit.may_wait(details := obj(error.get("details"))):
                 self.limit.begin(details)
@@ -628,7 +587,6 @@ class SessionActor:
             why = agent_exit_data(codec.name, exit_, in_turn=True).message or ""
             self.main.status("conversation_lost", LOST.format(why=why))
             if self.dispatcher.retry_without_resume(why):
-                self.keeper.on_actor_changed(self)
                 return
         self.children.lose()
         if in_turn := self.main.machine.agent_at_work:
@@ -685,11 +643,13 @@ class SessionActor:
         """End the turn (if any) and the process: politely for a while, then it is killed. In: `error`, why the turn fails."""
         if error is not None and self.main.machine.busy and self.main.machine.state != "aborting":
             self.main.record(EventType.ERROR, error)
-            if not self.local_work.is_running:
+            if self.local_work is None:
                 await self._fail_turn()
-        if self.local_work.is_running:
+        if (work := self.local_work) is not None:
             self.abort()
-            await self.local_work.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_S):
+                    await work.is_over.wait()
         if delete or self.main.machine.busy:
             self.apply(Input.DELETE)
         self.children.abort()

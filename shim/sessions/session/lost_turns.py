@@ -71,7 +71,7 @@ def end_turn(state: SessionState, lost_server: str = "") -> bool:
 def state_of(actor: SessionActor) -> JsonObject | None:
     """What the row of a tape says of its session. None if nobody could go on: while the server itself does some of the work."""
     main, dispatcher, process = actor.main, actor.dispatcher, actor.process
-    if actor.local_work.is_running or process.edits.is_waiting or main.journal.is_behind:
+    if actor.local_work is not None or process.edits.is_waiting or main.journal.is_behind:
         return None
     children: JsonObject = {}
     for key, child in actor.children.states.items():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from shim.lib.clock import Clock
-from universal.codec import Codec, Output
 from universal.lib.jsonvalue import obj, text, whole
+
+if TYPE_CHECKING:
+    from shim.sessions.session.actor import SessionActor
 
 
 @dataclass(slots=True)
@@ -54,28 +55,7 @@ def native_sessions_of(value: Any) -> dict[str, NativeSession]:
     }
 
 
-class LiveAgent(Protocol):
-    """The agent that runs for a session, if any."""
-
-    codec: Codec | None
-    agent: str | None
-
-    @property
-    def is_alive(self) -> bool: ...
-
-
-class Talker(Protocol):
-    """A session that talks to agents."""
-
-    native: dict[str, NativeSession]
-
-    @property
-    def process(self) -> LiveAgent: ...
-
-    def on_outputs(self, outputs: Sequence[Output]) -> None: ...
-
-
-def rename_conversation(session: Talker, title: str = "") -> None:
+def rename_conversation(session: SessionActor, title: str = "") -> None:
     """Tell the agents the title that a person has given: at once, or after the next turn of an agent that does not run."""
     for native in session.native.values():
         native.title = title or native.title

@@ -1,4 +1,4 @@
-"""Finds out that a person has opened a session in OpenCode's TUI or web UI, by what the client reads.
+"""Finds out that a person has opened a session or a directory, so that its agent may be started ahead (`SpareAgents`).
 
 A TUI reads messages, todos and diffs of a session at once when a person opens it, and at no other time (1.18.33). The web UI
 reads its messages, as a page of the same origin. Clients that list or poll sessions give neither sign.
@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from itertools import takewhile
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from shim.sessions.index.manager import SessionManager
 
 Read: TypeAlias = Literal["messages", "todos", "diffs"]
 """A part of a session that a client has read."""
@@ -16,6 +20,8 @@ Read: TypeAlias = Literal["messages", "todos", "diffs"]
 ALL_READS = frozenset[Read](("messages", "todos", "diffs"))
 TOGETHER_MS = 5_000
 """Milliseconds within which a TUI reads all parts of a session that it opens."""
+LATELY_MS = 7 * 24 * 3600 * 1000
+"""Milliseconds that a directory counts as used after the last change of one of its sessions."""
 CLIENTS = 64
 """Number of clients whose last reads are kept."""
 
@@ -30,9 +36,10 @@ class _Reads:
 
 
 class OpenSigns:
-    """The last reads of each client."""
+    """The last reads of each client of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, manager: SessionManager) -> None:
+        self._manager = manager
         self._reads: OrderedDict[str, _Reads] = OrderedDict()
 
     def note(self, client: str, session_id: str, read: Read, now_ms: int) -> bool:
@@ -50,3 +57,40 @@ class OpenSigns:
         while len(self._reads) > CLIENTS:
             self._reads.popitem(last=False)
         return False
+
+    def note_visit(self, directory: str) -> None:
+        """A client looks at a directory. Its last agent may be started, if it answered there lately.
+
+        Nothing is started in a directory in which nobody has prompted: a repository runs no program by being looked at.
+        """
+        deps, index = self._manager.deps, self._manager.index
+        spares = deps.spares
+        if spares is None or not spares.has_room:
+            return
+        since_ms = deps.clock.now_ms() - LATELY_MS
+        for record in takewhile(lambda record: record.updated_ms >= since_ms, index.newest_first()):
+            if record.directory == directory and not (entry := index.get(record.id)).subagent and entry.native:
+                agent = deps.agents.get(index.agent_of(record.id))
+                if agent is not None:
+                    spares.note_visit(agent, directory)
+                return
+
+    def note_read(self, session_id: str, read: Read, client: str, *, is_page: bool = False) -> None:
+        """A client has read a part of a session. If that shows that a person has opened it, its agent may be started ahead.
+
+        In: `client`, its address and name; `is_page`, whether it is a page of this server.
+        """
+        deps, manager = self._manager.deps, self._manager
+        is_opened = is_page and read == "messages"
+        if not is_opened and not self.note(client, session_id, read, deps.clock.now_ms()):
+            return
+        entry, spares = manager.index.find(session_id), deps.spares
+        if entry is None or spares is None or entry.subagent or entry.ended or manager.others.owner(session_id) is not None:
+            return
+        agent, native = deps.agents.get(entry.agent), entry.native.get(entry.agent)
+        runs = entry.busy or (entry.actor is not None and entry.actor.process.is_alive)
+        if agent is None or native is None or not native.started or native.resume_at or runs:
+            return  # what was undone is cut off at the next prompt, and not before
+        directory = entry.current_record.directory
+        if deps.listened(directory, session_id):
+            spares.note_open(agent, directory, native.id)

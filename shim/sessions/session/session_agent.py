@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -18,7 +18,7 @@ from shim.processes.handle import AgentHandle, OnExit, OnLines
 from shim.sessions.permissions.unattended_policy import Timer
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.edited_files import EditedFiles
-from shim.sessions.session.session_sandbox import SandboxSession, SessionSandbox
+from shim.sessions.session.session_sandbox import SessionSandbox
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.session.tape import Tape, exchange
 from universal.agent_spec import AgentSpec
@@ -30,32 +30,15 @@ from universal.lib.jsonvalue import obj, text
 from universal.setup import PARTS, DirectorySetup, SetupUse
 from universal.tools.cards import view_call
 
+if TYPE_CHECKING:
+    from shim.sessions.session.actor import SessionActor
+
 log = structlog.get_logger()
 
 ITEM_DELTA = EventType.ITEM_DELTA
 IN_SANDBOX = "The agent runs in a sandbox, and this server does not. Use your own tools for files and commands."
 CLOSE_S = 3.0
 """Seconds for agents to end by themselves when the server stops; the whole stop must stay under 5 s."""
-
-
-class AgentListener(SandboxSession, Protocol):
-    """The session that hears what its agent does."""
-
-    def on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
-        """The process of a generation has written lines. Its next ones wait for what this returns."""
-        ...
-
-    def on_pieces(self, facts: Sequence[Fact]) -> None:
-        """Pieces of text of the session itself, that its agent has written one after the other in one read of its output."""
-        ...
-
-    def on_exit(self, codec: Codec, exit_: Exit) -> None:
-        """A process has ended by itself."""
-        ...
-
-    def on_detach(self) -> None:
-        """The session drops its process."""
-        ...
 
 
 async def variables_of(deps: SessionDeps, spec: AgentSpec, state: SessionState, *, with_project: bool) -> Mapping[str, str]:
@@ -73,13 +56,7 @@ class SessionAgent:
     Each start and each stop begins a new generation. Lines and exits of an older one are dropped.
     """
 
-    def __init__(
-        self,
-        deps: SessionDeps,
-        session_id: str,
-        directory: str,
-        listener: AgentListener,
-    ) -> None:
+    def __init__(self, deps: SessionDeps, session_id: str, directory: str, listener: SessionActor) -> None:
         self._deps = deps
         self._session_id = session_id
         self._directory = directory

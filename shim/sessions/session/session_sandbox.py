@@ -8,13 +8,11 @@ ends: a connection once made can be used for as long anyway, and a tool that tri
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from shim.sessions.session.dependencies import SessionDeps
-from shim.sessions.session.session_state import SessionState
-from universal.codec import Fact, Output, PermissionReply
+from universal.codec import Fact, PermissionReply
 from universal.events import EventType, ItemData, PermissionData
 from universal.items import ItemKind, ItemStatus, Json, ToolResultPart
 from universal.lib.jsonvalue import obj
@@ -24,6 +22,9 @@ from universal.refusals import View, refusals_in
 from universal.sandbox import Bounds
 from universal.session.model import Session
 from universal.tools.cards import REFUSALS_KEY
+
+if TYPE_CHECKING:
+    from shim.sessions.session.actor import SessionActor
 
 ASK_S = 240.0
 """Seconds that the proxy waits for an answer. curl, undici and Go give up after 300, and say less."""
@@ -36,20 +37,10 @@ TURN_OVER = "the turn in which a person was asked is over"
 REJECTED = "a person was asked, and has refused it"
 
 
-class SandboxSession(Protocol):
-    """The session of an agent that may run in a sandbox."""
-
-    main: SessionState
-
-    def on_outputs(self, outputs: Sequence[Output]) -> None:
-        """What the agent says, but for lines and pieces of text."""
-        ...
-
-
 class SessionSandbox:
     """The sandbox of one session's process."""
 
-    def __init__(self, session: SandboxSession, deps: SessionDeps) -> None:
+    def __init__(self, session: SessionActor, deps: SessionDeps) -> None:
         self._session = session
         self._deps = deps
         self._hosts: dict[str, asyncio.Future[str]] = {}

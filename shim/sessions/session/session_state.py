@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import structlog
 
 from shim.host.config.opencode_config import OpenCodeConfig
-from shim.lib.clock import Clock, from_rfc3339
+from shim.lib.clock import from_rfc3339
 from shim.lib.errors import SessionNotFound, SessionTerminated
-from shim.lib.ids import Ids
 from shim.lib.tasks import doer
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.prompts.instructions import Instructions
@@ -26,7 +25,6 @@ from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PendingPrompts
 from shim.sessions.session.exit_errors import PROMPT_LOST
 from shim.sessions.session.session_journal import SessionJournal
-from shim.store.base import Store
 from universal.codec import Fact
 from universal.events import (
     ErrorData,
@@ -43,12 +41,14 @@ from universal.events import (
 )
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.lib.jsonvalue import JsonObject, obj
-from universal.permissions import Policy
 from universal.session import checkpoint as core
 from universal.session.changes import Change, MessageChanged, PartChanged, TextGrew
 from universal.session.record_json import RecordChanges, changes_json
 from universal.session.reducer import Reducer
 from universal.turn import Effect, Input, State, TurnEnd, TurnMachine, TurnStart
+
+if TYPE_CHECKING:
+    from shim.sessions.session.dependencies import SessionDeps
 
 # --- what a late reader gets again ------------------------------------------------------------------------------
 
@@ -197,22 +197,6 @@ class StoredCheckpoint:
     is_damaged: bool = False
 
 
-class TurnInputs(Protocol):
-    """A session whose turn machine can be given inputs."""
-
-    def apply(self, input_: Input, key: str = "") -> None:
-        """Give it an input, and carry out what follows."""
-        ...
-
-
-class Rules(Protocol):
-    """The permission rules of all sessions."""
-
-    def policy(self, state: SessionState, mode: str) -> Policy:
-        """The rules in force for a session in a mode."""
-        ...
-
-
 class SessionState:
     """One session.
 
@@ -236,16 +220,12 @@ class SessionState:
         self,
         session_id: str,
         agent: str,
-        *,
-        store: Store,
-        changes: ChangeFeed,
-        clock: Clock,
-        ids: Ids,
-        on_change: Callable[[SessionState], None],
+        deps: SessionDeps,
+        on_change: Callable[[SessionState], None] = lambda _: None,
         feed: Callable[[Sequence[UniversalEvent]], object] | None = None,
     ) -> None:
         self.id = session_id
-        self.journal = SessionJournal(session_id, store=store, clock=clock, ids=ids)
+        self.journal = SessionJournal(session_id, store=deps.store, clock=deps.clock, ids=deps.ids)
         self.reducer = Reducer(session_id, agent)
         self.session = self.reducer.session
         self.machine = TurnMachine()
@@ -255,10 +235,10 @@ class SessionState:
         self.config_at_start: OpenCodeConfig | None = None
         self.pending_prompts = PendingPrompts(lambda item_id: self.reducer.transcript.prompt_of_item.get(item_id, ""))
         self.stored = StoredCheckpoint()
-        self._ownership = store.ownership
-        self._changes = changes
-        self._clock = clock
-        self._ids = ids
+        self._ownership = deps.store.ownership
+        self._changes = deps.changes
+        self._clock = deps.clock
+        self._ids = deps.ids
         self._on_change = on_change
         self._feed = feed
         self.ended: SessionEndedData | None = None

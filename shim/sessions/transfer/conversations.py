@@ -25,15 +25,15 @@ from shim.lib.clock import DAY_MS
 from shim.lib.errors import InvalidRequest, ShimError
 from shim.lib.ids import slug
 from shim.lib.tasks import end_tasks, retrieve_error
-from shim.processes.answers import ask
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.native_sessions import NativeSession
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.transfer.fork import announce
+from shim.sessions.transfer.removals import ask_program
 from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt
 from universal.events import EventData, EventType, ItemData, Source, TurnData, UniversalEvent
 from universal.items import Item, ItemKind, ItemStatus, Json, StatusPart, TextPart
-from universal.lib.jsonline import objects, result_of
+from universal.lib.jsonline import objects
 from universal.lib.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
 from universal.session.user_prompt import PromptItem, UserPrompt
@@ -377,11 +377,5 @@ async def _ask_program(manager: SessionManager, agent: Agent, directory: str, id
     asked = program.ask(directory, id_)
     if asked.loads:
         await _require_trust(manager, agent, directory)
-    environ = {**manager.deps.agents.environment(), **asked.variables}
-
-    def is_last(line: str) -> bool:
-        return bool(asked.lines) and result_of(objects(line.encode()), 1) is not None
-
-    argv = (path, *asked.args)
-    output = await ask(argv, environ, wait_s=ANSWER_S, lines=asked.lines, enough=is_last, most_lines=PROGRAM_LINES)
+    output = await ask_program(manager.deps.agents, path, asked, ANSWER_S, PROGRAM_LINES)
     return await asyncio.to_thread(program.parse, output.text, id_)

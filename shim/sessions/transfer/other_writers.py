@@ -88,7 +88,7 @@ class OtherWriters:
         if agent is None or native is None or (store := agent.spec.abilities.conversations) is None or store.foreign_rows is None:
             return None
         key = actor.main.id, native.id
-        return (actor, agent, key) if actor.alive or (key in self._files and self._files[key].rows) else None
+        return (actor, agent, key) if actor.process.is_alive or (key in self._files and self._files[key].rows) else None
 
     def _read(
         self, agents: Mapping[tuple[str, str], Agent], ready: Container[tuple[str, str]], read_ms: Mapping[tuple[str, str], int]

@@ -10,8 +10,9 @@ import structlog
 from shim.agents.directory import AgentDirectory
 from shim.lib.errors import AgentError
 from shim.lib.tasks import end_tasks, keep
-from shim.processes.answers import ask
+from shim.processes.answers import MOST_LINES, CommandOutput, ask
 from shim.sessions.session.native_sessions import NativeSession
+from universal.agent_spec import Inquiry
 from universal.lib.jsonline import objects, result_of
 
 log = structlog.get_logger(__name__)
@@ -41,15 +42,22 @@ class Removals:
         store = agent.spec.abilities.conversations if agent is not None else None
         if agent is None or store is None or store.program is None or agent.located.path is None:
             return
-        asked = store.program().removal(id_)
-
-        def is_last(line: str) -> bool:
-            return bool(asked.lines) and result_of(objects(line.encode()), 1) is not None
-
-        environ = {**self._agents.environment(), **asked.variables}
         try:
-            output = await ask((agent.located.path, *asked.args), environ, wait_s=REMOVAL_S, lines=asked.lines, enough=is_last)
+            output = await ask_program(self._agents, agent.located.path, store.program().removal(id_), REMOVAL_S)
         except AgentError as error:
             log.warning("conversation.not_removed", agent=name, why=str(error))
         else:
             log.info("conversation.removed", agent=name, in_time=output.over)
+
+
+async def ask_program(
+    agents: AgentDirectory, program: str, asked: Inquiry, wait_s: float, most_lines: int = MOST_LINES
+) -> CommandOutput:
+    """Run an agent's own program for one answer. In: its path. Raises AgentError."""
+    environ = {**agents.environment(), **asked.variables}
+
+    def is_last(line: str) -> bool:
+        return bool(asked.lines) and result_of(objects(line.encode()), 1) is not None
+
+    argv = (program, *asked.args)
+    return await ask(argv, environ, wait_s=wait_s, lines=asked.lines, enough=is_last, most_lines=most_lines)

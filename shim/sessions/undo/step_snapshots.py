@@ -10,17 +10,18 @@ is a `snapshot` status (see `universal.session.reducer`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
 from shim.host.git.snapshot import NoSnapshots, Snapshots, diffs_between
 from shim.lib.errors import ShimError
 from shim.lib.tasks import end_tasks
-from shim.sessions.session.session_state import SessionState, TurnInputs
 from shim.sessions.undo.undo_plan import names_in
 from universal.turn import OURS, Input
+
+if TYPE_CHECKING:
+    from shim.sessions.session.actor import SessionActor
 
 log = structlog.get_logger()
 
@@ -44,13 +45,12 @@ Phase = Literal["start", "step", "end"]
 
 
 class StepSnapshots:
-    """The snapshots of one session. `trees` returns None if they are switched off, and in tests."""
+    """The snapshots of one session."""
 
-    def __init__(self, state: SessionState, directory: str, trees: Callable[[str], Snapshots | None], turn: TurnInputs) -> None:
-        self._state = state
-        self._turn = turn
-        self._directory = directory
-        self._trees = trees
+    def __init__(self, session: SessionActor) -> None:
+        self._session = session
+        self._state = session.main
+        self._directory = session.directory
         self._current: Snapshots | None = None
         self._has_notified = False
         self._last: asyncio.Task[None] | None = None
@@ -63,7 +63,7 @@ class StepSnapshots:
 
     def look(self) -> bool:
         """Whether snapshots are taken here. The result holds until the next call. Reads the configuration, once a prompt."""
-        self._current = self._trees(self._directory)
+        self._current = self._session.deps.snapshots(self._directory)
         return self._current is not None
 
     @property
@@ -135,7 +135,7 @@ class StepSnapshots:
         trees = self._state.session.snapshots
         if not (self._state.machine.busy and self._ending is None and trees.is_on and trees.is_due):
             return
-        self._turn.apply(Input.OPENED, HOLD)
+        self._session.apply(Input.OPENED, HOLD)
         self._late = False
         self.finish_again()
 
@@ -146,7 +146,7 @@ class StepSnapshots:
     async def _finish(self) -> None:
         self._late = not await self._wait_for(self._take("end"), LAST_S, LATE_END)
         self._ending = None
-        self._turn.apply(Input.CLOSED, HOLD)
+        self._session.apply(Input.CLOSED, HOLD)
 
     async def close(self) -> None:
         """Close the session's snapshots. Nothing more is recorded."""

@@ -48,7 +48,7 @@ def token_of(server: Live, session: str) -> str:
 async def agent_of(server: Live, session: str) -> McpClient:
     """The agent of a session, as a client, once its process runs."""
     entry = sessions_of(server).index.get(session)
-    await until(lambda: entry.actor is not None and entry.actor.alive)
+    await until(lambda: entry.actor is not None and entry.actor.process.is_alive)
     return McpClient(server, Authorization=token_of(server, session))
 
 

@@ -34,21 +34,21 @@ async def test_the_agent_is_restarted_with_the_next_prompt(client: Tui) -> None:
     services: Services = client.live.api.raw.server.app[SERVICES]  # type: ignore[union-attr]
     await client.turn("echo one")
     actor = await services.sessions.actor(client.session)
-    assert actor.alive
+    assert actor.process.is_alive
     await put(client, {"GREETING": "hello"})
-    assert not actor.alive
+    assert not actor.process.is_alive
     await client.turn("echo two")
-    assert actor.alive
+    assert actor.process.is_alive
     await put(client, {"GREETING": "hello"})
-    assert actor.alive, "nothing has changed"
+    assert actor.process.is_alive, "nothing has changed"
     await client.prompt("hang")
     while not client.running:
         await client.take_next()
     await put(client, {})
-    assert actor.alive, "what runs is not disturbed"
+    assert actor.process.is_alive, "what runs is not disturbed"
     await client.interrupt()
     await client.end()
-    assert not actor.alive
+    assert not actor.process.is_alive
 
 
 @pytest.mark.parametrize("variables", [{"A=B": "x"}, {"": "x"}, {"A": "a\0b"}, {"A": 1}])

@@ -18,7 +18,6 @@ from shim.cluster.places import Places
 from shim.cluster.remote_sessions import RemoteSessions
 from shim.lib.clock import ManualClock
 from shim.lib.errors import SessionElsewhere, StoreUnavailable
-from shim.lib.ids import Ids
 from shim.sessions import stored_sessions
 from shim.sessions.feed import ChangeFeed, Feed, Follower
 from shim.sessions.history import checkpoints
@@ -26,6 +25,7 @@ from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
+from tests.support.session_states import state_deps
 from tests.unit.cluster.test_places import publish, viewpoint_of
 from tests.unit.sessions.history.test_journal_loader import delta
 from universal.events import EventType, PermissionData, TurnData, UniversalEvent
@@ -94,9 +94,7 @@ async def place() -> AsyncIterator[Place]:
     deps: Any = SimpleNamespace(store=store, feed=feed, changes=changes, clock=clock, listened=lambda directory, session_id: True)
 
     def new_state(session_id: str, agent: str) -> SessionState:
-        return SessionState(
-            session_id, agent, store=store, changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None
-        )
+        return SessionState(session_id, agent, state_deps(store, clock))
 
     entry = SessionEntry(SessionRecord("ses_a", "slug", "1", "p", "/", None, "", 0, 0), "mock", {})
     seams = set[int]()

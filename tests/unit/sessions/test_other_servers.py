@@ -15,7 +15,6 @@ from shim.cluster.peers import Growth
 from shim.cluster.remote_sessions import RemoteSessions
 from shim.lib.clock import ManualClock
 from shim.lib.errors import SessionBusy, SessionElsewhere, SessionNotFound, StoreError, StoreUnavailable
-from shim.lib.ids import Ids
 from shim.sessions import other_servers
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.index.session_entry import SessionEntry
@@ -28,6 +27,7 @@ from shim.store.memory import MemoryStore
 from shim.store.ownership import ClaimedSession, Look, LostSession, SessionChange
 from shim.store.rows import SessionRow
 from shim.store.servers import ServerRef
+from tests.support.session_states import state_deps
 from tests.unit.cluster.test_remote_sessions import BEGIN, BOUND_S, END, SETTLE_TURNS, STATES, turn
 from universal.session.changes import Change, SessionDeleted
 from universal.session.values import SessionRecord
@@ -142,15 +142,7 @@ class World:
         raise AssertionError(f"{session_id} was deleted at {owner}")
 
     def new_state(self, session_id: str, agent: str) -> SessionState:
-        return SessionState(
-            session_id,
-            agent,
-            store=self.store,
-            changes=ChangeFeed(),
-            clock=self.clock,
-            ids=Ids(self.clock),
-            on_change=lambda _: None,
-        )
+        return SessionState(session_id, agent, state_deps(self.store, self.clock))
 
     async def load(self, session_id: str) -> None:
         """As the manager does, which claims the session and ends its turn."""

@@ -55,7 +55,7 @@ def note_read(ctx: Ctx, session_id: str, read_part: Read) -> None:
     headers = ctx.request.headers
     client = f"{ctx.request.remote} {headers.get('User-Agent', '')}"
     is_page = headers.get("Sec-Fetch-Site") == "same-origin"
-    ctx.services.sessions.note_read(session_id, read_part, client, is_page=is_page)
+    ctx.services.sessions.open_signs.note_read(session_id, read_part, client, is_page=is_page)
 
 
 class SessionPath(BaseModel):
@@ -111,7 +111,7 @@ class ListQuery(BaseModel):
 @operation("session.list")
 async def list_(ctx: Ctx, query: ListQuery) -> object:
     """List the sessions of the directory's project that match the query, newest first by `time.updated`."""
-    ctx.services.sessions.visit(ctx.directory)
+    ctx.services.sessions.open_signs.note_visit(ctx.directory)
     if query.roots not in (None, "true", "false"):
         raise InvalidRequest(f'Expected "true" or "false", got "{query.roots}"', "Query", ("roots",))
     project = await ctx.services.projects.identity(ctx.directory)

@@ -121,7 +121,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
     """A page of sessions, the last changed first."""
     if query.directory is not None:
         directory = await ctx.services.links.real(query.directory)
-        ctx.services.sessions.visit(directory)
+        ctx.services.sessions.open_signs.note_visit(directory)
         query = query.model_copy(update={"directory": directory})
     anchor: JsonObject = {}
     if query.cursor is not None:

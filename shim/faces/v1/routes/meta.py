@@ -123,7 +123,7 @@ async def get_metrics(ctx: Ctx) -> object:
         tasks=tasks(),
         blocks=sys.getallocatedblocks(),
         agents={
-            "session": sum(actor.alive for actor in services.sessions.index.actors()),
+            "session": sum(actor.process.is_alive for actor in services.sessions.index.actors()),
             "spare": spares.count if spares is not None else 0,
         },
         open_asks=open_asks,

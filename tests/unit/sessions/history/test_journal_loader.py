@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from shim.faces.opencode1 import read
 from shim.lib.clock import ManualClock, from_rfc3339
 from shim.lib.errors import StoreError
-from shim.lib.ids import Ids
-from shim.sessions.feed import ChangeFeed
 from shim.sessions.history import journal_loader
 from shim.sessions.history.journal_loader import join_deltas
 from shim.sessions.session.session_state import SessionState
@@ -21,6 +19,7 @@ from shim.store.memory import MemoryStore
 from shim.store.rows import row_of
 from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
+from tests.support.session_states import state_deps
 from universal.events import EventType, ItemDeltaData, Source, UniversalEvent
 from universal.session.model import Session
 from universal.session.reducer import Reducer
@@ -92,7 +91,7 @@ async def empty_branch(store: MemoryStore, events: Sequence[UniversalEvent]) -> 
     await store.open()
     store.append(events)
     clock = ManualClock()
-    return SessionState("ses_a", "mock", store=store, changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None)
+    return SessionState("ses_a", "mock", state_deps(store, clock))
 
 
 async def test_loading_a_journal_yields_to_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from shim.stream.frame import Frame
 from shim.stream.hub import Hub
 from shim.stream.subscription import Subscription
 from tests.properties.walk import Walk
+from tests.support.session_states import state_deps
 from universal.codec import Fact
 from universal.events import EventType, UniversalEvent
 
@@ -86,9 +87,7 @@ class Server:
         self.shown += [(change.session.id, change.sequence, body) for body in bodies]
 
     def state(self, session_id: str, changes: ChangeFeed) -> SessionState:
-        return SessionState(
-            session_id, "mock", store=self.store, changes=changes, clock=self.clock, ids=self.ids, on_change=lambda _: None
-        )
+        return SessionState(session_id, "mock", state_deps(self.store, self.clock, changes))
 
     def write(self, session_id: str, events: Sequence[UniversalEvent]) -> None:
         """Say what comes next in a session: one event, or pieces that came together."""

@@ -8,14 +8,13 @@ from random import Random
 import pytest
 
 from shim.lib.clock import ManualClock
-from shim.lib.ids import Ids
-from shim.sessions.feed import ChangeFeed
 from shim.sessions.index import session_index
 from shim.sessions.index.session_entry import ListedRecord, SessionEntry
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.session.native_sessions import NativeSession
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
+from tests.support.session_states import state_deps
 from universal.session.record_json import record_json
 from universal.session.values import ModelRef, SessionRecord
 
@@ -37,9 +36,7 @@ def new_entry(random: Random, number: int) -> SessionEntry:
 
 def new_state(entry: SessionEntry, store: MemoryStore) -> SessionState:
     clock = ManualClock()
-    return SessionState(
-        entry.record.id, "mock", store=store, changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None
-    )
+    return SessionState(entry.record.id, "mock", state_deps(store, clock))
 
 
 @pytest.mark.parametrize("sort_from", [1, 4, 1000])

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from shim.host.git.snapshot import Snapshots
+from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.errors import SessionElsewhere, StoreUnavailable
 from shim.sessions.prompts import prompt_dispatch
 from shim.sessions.session import actor
@@ -237,8 +238,8 @@ async def test_settings_are_read_again_after_a_question_about_trust(
     async def refresh(directory: str) -> None:
         looks.append(directory)
 
-    monkeypatch.setattr(actor, "trust_gate", lambda *_: Trust())
-    w.manager.deps = replace(w.manager.deps, config_refresh=refresh)
+    monkeypatch.setattr(actor, "TrustGate", lambda *_: Trust())
+    w.manager.deps = replace(w.manager.deps, config_refresh=refresh, trust=cast("ProjectTrust", object()))
     files.release.set()
     session = w.session()
     await ask(w, session, "first")

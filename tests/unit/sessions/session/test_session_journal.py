@@ -9,12 +9,11 @@ import pytest
 
 from shim.lib.clock import ManualClock
 from shim.lib.errors import SessionElsewhere, StoreError
-from shim.lib.ids import Ids
-from shim.sessions.feed import ChangeFeed
 from shim.sessions.session import session_journal
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.servers import ServerRef
+from tests.support.session_states import state_deps
 from universal.events import ErrorData, EventType, TurnData, UniversalEvent
 
 ID = "ses_00000000000000000000000000"
@@ -36,7 +35,7 @@ class JournalFixture:
 async def journal(monkeypatch: pytest.MonkeyPatch) -> JournalFixture:
     store, clock = MemoryStore(), ManualClock()
     await store.open()
-    state = SessionState(ID, "mock", store=store, changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None)
+    state = SessionState(ID, "mock", state_deps(store, clock))
     found = JournalFixture(state, store)
     append = store.append
 

@@ -14,7 +14,7 @@ from universal.permissions import OWN_QUESTIONS, Enforcement, Rule
 from universal.sandbox import NO_NEEDS, SandboxUse
 from universal.setup import TAKES_NOTHING, SetupUse
 from universal.slash_commands import NO_COMMANDS, CommandSources
-from universal.tools.row import Row
+from universal.tools import Row
 
 
 @dataclass(frozen=True, slots=True)

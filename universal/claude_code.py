@@ -1,6 +1,6 @@
 """Facts about Claude Code that both its codecs need: the one of its own program and the one of claude-agent-acp.
 
-Its tools are in `universal.tools.claude`. Source: runs of 2.1.197 and 2.1.330.
+Its tools are in `universal.tools`. Source: runs of 2.1.197 and 2.1.330.
 """
 
 from __future__ import annotations

@@ -110,3 +110,22 @@ def bounds_of(level: Level, rules: Iterable[Rule]) -> Bounds | None:
         of("external_directory", "allow"),
         None if has_network else web or of("webfetch", "allow"),
     )
+
+
+CODEX_SANDBOX = SandboxUse(
+    folders=("$CODEX_HOME or ~/.codex",),
+    hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),
+    variables=("OPENAI_BASE_URL",),
+    settings=("$CODEX_HOME/config.toml or ~/.codex/config.toml",),
+    shown=HELD_KEYS,
+)
+"""The sandbox of Codex, as its own codec and the one of codex-acp start it."""
+
+PI_SANDBOX = SandboxUse(
+    folders=("$PI_CODING_AGENT_DIR or ~/.pi/agent",),
+    hosts=("api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"),
+    variables=("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"),
+    settings=("$PI_CODING_AGENT_DIR/models.json or ~/.pi/agent/models.json",),
+    shown=HELD_KEYS,
+)
+"""The sandbox of Pi, as its own codec and the one of pi-acp start it."""

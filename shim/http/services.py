@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from shim.host.terminals.terminal_manager import Terminals
     from shim.host.tui_control import TuiControl
     from shim.http.audit import Audit
-    from shim.inspector.traces import Traces
+    from shim.inspector.trace import Traces
     from shim.lib.clock import Clock
     from shim.lib.ids import Ids
     from shim.lib.settings import Settings
@@ -135,3 +135,17 @@ def need_room(services: Services) -> None:
     followers = services.universal.sessions.manager.deps.feed.listeners if services.universal is not None else 0
     if services.hub.stats().readers + followers >= limit:
         raise LimitReached("max_streams", limit, "Too many event streams are open: close some.")
+
+
+async def end_instance(services: Services, directory: str) -> None:
+    """End a directory's turns, agents, terminals and `/event` streams, and tell clients to read everything again."""
+    from shim.host.changes import DirectoryDisposed  # late: a start has no instances
+
+    await services.sessions.dispose(directory)
+    await services.terminals.dispose(directory)
+    await services.shells.dispose(directory)
+    await services.watchers.forget(directory)
+    project = await services.projects.identity(directory)
+    services.projects.forget(directory)
+    services.host.publish(DirectoryDisposed(directory), directory, project.id)
+    services.hub.end(directory)

@@ -61,7 +61,7 @@ from shim.host.tui_control import TuiControl
 from shim.http.access import ACCESS
 from shim.http.pairing import NAMESPACE as PAIRING
 from shim.http.services import Services, Telemetry, Universal
-from shim.inspector.traces import Traces
+from shim.inspector.trace import Traces
 from shim.lib.settings import Settings
 from shim.sessions.agent_tokens import AgentTokens
 from shim.sessions.feed import ChangeFeed, Feed

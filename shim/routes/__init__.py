@@ -9,8 +9,8 @@ from aiohttp import web
 
 from shim.faces.opencode1 import endpoint as opencode1
 from shim.faces.opencode1 import health
-from shim.faces.opencode2 import face as opencode2
-from shim.faces.v1 import face as v1
+from shim.faces.opencode2 import errors as opencode2
+from shim.faces.v1 import errors as v1
 from shim.http import application as http
 from shim.http.faces import Faces
 from shim.http.middleware import Unknown

@@ -16,7 +16,7 @@ from shim.faces.opencode2 import negotiation
 from shim.faces.opencode2 import unsupported_operations as opencode2_status
 from shim.faces.opencode2._generated.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.faces.opencode2.dialects import DIALECTS
-from shim.faces.opencode2.face import FACE as OPENCODE2
+from shim.faces.opencode2.errors import FACE as OPENCODE2
 from shim.http.faces import FACES, Faces
 from shim.http.operation import SERVICES, add_route, collect, register
 from shim.http.operations import OpenCode2Operation, Operation, Row

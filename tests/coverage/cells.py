@@ -16,7 +16,7 @@ from shim.dev.record.take import is_own_folder, order
 from tests.coverage.features import FEATURES
 from tests.support.recordings import ROOT
 from universal.agent_spec import AgentSpec
-from universal.agents.acp.cards import CARDS
+from universal.agents.acp.profiles import CARDS
 from universal.registry import agents
 
 

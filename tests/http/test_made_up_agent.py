@@ -29,7 +29,7 @@ MACAW = """
 from tests.support.specs import change
 from opencode_shim_parrot import PARROT, ParrotCodec
 from universal.agent_spec import LoginSigns
-from universal.tools.row import Row
+from universal.tools import Row
 
 class MacawCodec(ParrotCodec):
     name = "macaw"

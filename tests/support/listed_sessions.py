@@ -52,7 +52,7 @@ def context_of(records: Sequence[SessionRecord], directory: str, project_id: str
     async def list_sessions(_: str | None, *, mixed: bool = True) -> Sequence[SessionRecord]:
         return index.newest_first()
 
-    sessions = SimpleNamespace(index=index, visit=lambda _: None, loaded_session=lambda _: None)
+    sessions = SimpleNamespace(index=index, open_signs=SimpleNamespace(note_visit=lambda _: None), loaded_session=lambda _: None)
     settings = SimpleNamespace(roots=())
     projects, links = SimpleNamespace(identity=identity, get=get), SimpleNamespace(real=real)
     services = SimpleNamespace(sessions=sessions, settings=settings, projects=projects, links=links)

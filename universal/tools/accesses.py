@@ -20,9 +20,8 @@ from universal.lib.jsonvalue import arr, obj, text
 from universal.opencode_metadata import access_of
 from universal.permissions import Access
 from universal.shell import parse_shell_line
-from universal.tools import tools_of
+from universal.tools import Row, tools_of
 from universal.tools.cards import JsonObject, permission_of, view_call
-from universal.tools.row import Row
 
 EDIT_TOOLS = frozenset({"edit", "write", "multiedit", "apply_patch"})
 _OF_FILES = frozenset({"edit", "read", "list", "external_directory"})

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from shim.host.git.vcs import git
 from shim.lib.errors import ShimError
-from universal.agents.acp.cards import CARDS, RECORD
+from universal.agents.acp.profiles import CARDS, RECORD
 from universal.registry import agents
 
 DEAD_PROXY = "http://127.0.0.1:9"

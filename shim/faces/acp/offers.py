@@ -10,7 +10,7 @@ from shim.agents.directory import Agent
 from shim.faces.acp.updates import OWN_EFFORT
 from shim.http.services import Services, list_offers
 from shim.lib.errors import InvalidRequest
-from shim.sessions.prompts.agent_commands import with_commands
+from shim.sessions.prompts.command import with_commands
 from shim.sessions.prompts.prompt_request import Choice, PromptRequest, UnknownChoice, choose
 from shim.sessions.prompts.server_commands import templates
 from universal.lib.jsonvalue import JsonObject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from shim.faces.opencode2._generated.operations import OPERATIONS
-from shim.faces.opencode2.face import FACE
+from shim.faces.opencode2.errors import FACE
 from shim.http.operation import HandlerT, mark
 from shim.http.operation import extra as extra_route
 from shim.http.operations import Operation

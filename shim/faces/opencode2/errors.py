@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from shim.http.faces import Face
 from shim.lib import errors
 from shim.lib.errors import Conflict, NotFound, RequestError, row_of
 
@@ -262,3 +263,7 @@ def render(error: RequestError) -> tuple[int, dict[str, Any]]:
     if "message" not in members:
         members = {"message": error.message if row.text is None else row.text(error), **members}
     return row.status, {"_tag": row.tag, "name": row.tag, "data": members} if row.nested else {"_tag": row.tag, **members}
+
+
+FACE = Face("opencode2", render, ("/api/", "/auth/connect/"))
+"""The face of OpenCode 2. It stands apart from the operations, which a start does not import."""

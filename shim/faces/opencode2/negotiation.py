@@ -17,7 +17,7 @@ from typing import TypeAlias
 from aiohttp import web
 
 from shim.faces.opencode2.dialects import DIALECTS, PREVIEW, V2_0, Dialect, dialect_of_body
-from shim.faces.opencode2.face import FACE
+from shim.faces.opencode2.errors import FACE
 from shim.http.access import READING
 from shim.http.operation import SERVICES, BoundOperation, add_route, arguments, open_and_perform, to_response
 from shim.http.operations import OpenCode2Operation, RequestInput

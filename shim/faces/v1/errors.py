@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from shim.http.faces import Face
 from shim.lib import errors
 from shim.lib.errors import NotFound, RequestError, row_of
 
@@ -113,3 +114,7 @@ def render(error: RequestError) -> tuple[int, dict[str, Any]]:
 
 def _problem(status: int, kind: str, detail: str) -> dict[str, Any]:
     return {"type": f"{PROBLEM_TYPE}{kind}", "title": kind.replace("_", " ").capitalize(), "status": status, "detail": detail}
+
+
+FACE = Face("v1", render, ("/v1/", "/inspector/api/"), CONTENT_TYPE)
+"""The face of `/v1` and of the inspector's API."""

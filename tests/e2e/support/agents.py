@@ -26,7 +26,7 @@ from shim.dev.record.homes import (
     opencode_config,
     pi_models,
 )
-from universal.agents.acp.cards import CARDS, RECORD
+from universal.agents.acp.profiles import CARDS, RECORD
 
 from .places import ADOPTED, LILDAX, NODE, Place, program
 

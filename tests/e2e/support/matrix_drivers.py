@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from shim.dev.record.homes import CODEX_MCP_TOML, MCP_SERVER
-from universal.agents.acp.cards import CARDS, RECORD
+from universal.agents.acp.profiles import CARDS, RECORD
 from universal.registry import agents
 
 from .bench import Bench

@@ -11,7 +11,7 @@ import pytest
 
 from tools.adopt import edits
 from tools.adopt.edits import set_pin, set_tested, version_ranges, with_version
-from universal.agents.acp.cards import CARDS
+from universal.agents.acp.profiles import CARDS
 from universal.registry import agents
 
 SPEC = 'PI = AgentSpec(\n    name=NAME,\n    program=AgentProgram(tested=("0.73.1", "0.87.1")),\n)\n'

@@ -18,7 +18,7 @@ from shim.lib.settings_tables import CustomAgent
 from shim.processes.egress import McpDoor
 from shim.processes.sandbox import Tool
 from universal.agent_spec import AgentSpec
-from universal.agents.acp.cards import CARDS, RECORD
+from universal.agents.acp.profiles import CARDS, RECORD
 from universal.launch import LaunchSpec
 from universal.permissions import PERMISSION_KEYS, Rule
 from universal.sandbox import Level, bounds_of

@@ -11,8 +11,8 @@ import pytest
 from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import OWN
 from universal.agents.acp.asks import Asks as AcpAsks
-from universal.agents.acp.context import Context as AcpContext
 from universal.agents.acp.setup import Setup
+from universal.agents.acp.wire import Context as AcpContext
 from universal.agents.claude.asks import Asks as ClaudeAsks
 from universal.agents.claude.speech import Context as ClaudeContext
 from universal.agents.codex.asks import Asks as CodexAsks

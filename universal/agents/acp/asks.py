@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from universal.agents import kit
-from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.setup import Setup
 from universal.agents.acp.tools import Call, arguments_of, block_text, input_of, pending_diff, rule_metadata, rule_name, title_of
+from universal.agents.acp.wire import Context, Msg
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import Question, QuestionOption
 from universal.items import Json

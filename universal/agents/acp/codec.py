@@ -19,7 +19,6 @@ from typing import ClassVar
 from universal.agents import kit
 from universal.agents.acp import errors
 from universal.agents.acp.asks import AskAlways, Asks
-from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.ends import HISTORY, LATE_S, STEADY
 from universal.agents.acp.host import Host
 from universal.agents.acp.logins import environment_method, key_variables
@@ -37,6 +36,8 @@ from universal.agents.acp.wire import (
     RETRYING,
     STEER,
     WRITING_CLIENT,
+    Context,
+    Msg,
     server_of,
 )
 from universal.claude_code import UNCHECKED, access_metadata
@@ -52,7 +53,7 @@ from universal.opencode import ask_first, keys_to_ask
 from universal.permissions import BYPASS, PLAN, Rule, denies_whole, matches
 from universal.setup import HEADER_VARIABLE, NO_SETUP, DirectorySetup
 from universal.shell import is_read_only
-from universal.tools.claude import TOOLS
+from universal.tools import CLAUDE
 from universal.turn import Input
 
 VERSION = 1
@@ -512,7 +513,7 @@ _PERMISSION = {"monitor": "bash", "write": "edit"}
 def denied_tools(rules: Sequence[Rule]) -> tuple[str, ...]:
     """Return Claude's tools whose every call the rules deny. No hook can allow what Claude's own settings deny."""
     paths: list[str] = []
-    for name, row in TOOLS.items():
+    for name, row in CLAUDE.items():
         key = row.permission or row.tool
         key = _PERMISSION.get(key, key)
         if name not in UNCHECKED and denies_whole(rule for rule in rules if matches(rule.permission, key)):

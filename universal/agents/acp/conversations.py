@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt, Inquiry
-from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.profiles import Profile
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.tools import block_text
-from universal.agents.acp.wire import CLIENT
+from universal.agents.acp.wire import CLIENT, Context, Msg
 from universal.codec import Fact, IdFactory
 from universal.lib.jsonline import get_text, objects, result_of
 from universal.lib.jsonvalue import arr, obj

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from universal.agents.acp.context import Msg
+from universal.agents.acp.wire import Msg
 from universal.agents.kit import END as END
 from universal.items import Json
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from universal.agents import kit
-from universal.agents.acp.context import Msg
 from universal.agents.acp.profiles import Profile
+from universal.agents.acp.wire import Msg
 from universal.codec import Fact, Output, Signal
 from universal.items import Json
 from universal.lib.jsonline import get_int, get_text

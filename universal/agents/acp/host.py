@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from universal.agents.acp.context import Msg
 from universal.agents.acp.tools import Call, shell_line
+from universal.agents.acp.wire import Msg
 from universal.codec import Fact, IdFactory, Output, PermissionReply, ToolCheck, WriteLine
 from universal.events import EventType, PermissionData
 from universal.host import (

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from universal.agents.acp.context import Msg
+from universal.agents.acp.wire import Msg
 from universal.items import Json
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr, obj

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.errors import usage_of
 from universal.agents.acp.setup import Setup
+from universal.agents.acp.wire import Context, Msg
 from universal.codec import Fact
 from universal.items import Json
 from universal.lib.jsonline import get_text

@@ -1,6 +1,6 @@
 """Profiles of agents of the Agent Client Protocol: how each is started, and where it differs from others. Data.
 
-Those that need rows of this package are written here, all others on cards (`acp.cards`).
+Those that need rows of this package are written here, all others on cards.
 
 What is in here was seen in recordings (`compat_fixtures/agents/acp`) or runs of the real programs. docs/compatibility.md says
 which versions were run, and how far.
@@ -10,19 +10,31 @@ who runs this server has `opencode` installed as the client, so `opencode` alone
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
 
-from universal.agent_spec import EVERYTHING, AgentAbilities, AgentProgram, AgentRules, LoginRun, ProjectSettingsUse
+from universal.agent_spec import (
+    EVERYTHING,
+    AgentAbilities,
+    AgentProgram,
+    AgentRules,
+    Capabilities,
+    LoginRun,
+    LoginSigns,
+    ProjectSettingsUse,
+)
 from universal.claude_code import COMMANDS, INTERNAL_COMMANDS, OWN_FOLDER, OWN_RULES, SPARE, WITHHELD_COMMANDS
 from universal.claude_code import MODES as CLAUDE_MODES
 from universal.claude_code import SANDBOX as CLAUDE_SANDBOX
 from universal.codec import Catalogue, Mode, Model
-from universal.codex import SANDBOX as CODEX_SANDBOX
+from universal.lib.jsonvalue import arr, obj
 from universal.opencode import SANDBOX as OPENCODE_SANDBOX
 from universal.opencode import SKILLS
 from universal.permissions import Enforcement, Rule
-from universal.pi import SANDBOX as PI_SANDBOX
+from universal.sandbox import CODEX_SANDBOX, PI_SANDBOX, SandboxUse
 from universal.setup import TAKES_NOTHING, SetupUse
 
 DEFAULT = "default"
@@ -232,3 +244,57 @@ WRITTEN: tuple[Profile, ...] = (
         },
     ),
 )
+
+
+# --- cards --------------------------------------------------------------------------------------------------------
+
+# Reads the cards of agents: `cards/NAME.toml`, one for each. To add an agent is to add a card and its recordings.
+#
+# A card has the fields of `Profile` and of its three values, all in one table. `modes` has a row for each: id = [description,
+# native name]. `record` is not of the profile: it says how the recorder and the end-to-end tests lead the agent
+# to the scripted model (`shim.dev.record.homes`).
+
+FOLDER = Path(__file__).with_name("cards")
+RECORD = "record"
+
+
+def _value(value: Any) -> Any:
+    """A list as a tuple, since profiles do not change."""
+    return tuple(arr(value)) if isinstance(value, list) else value
+
+
+def _fields(table: Any) -> dict[str, Any]:
+    return {key: _value(value) for key, value in obj(table).items()}
+
+
+_TABLES: Mapping[str, Callable[[Any], Any]] = {
+    "modes": lambda table: tuple(Mode(name, *words) for name, words in obj(table).items()),
+    "login_run": lambda words: LoginRun(tuple(arr(words))),
+    "login_signs": lambda table: LoginSigns(**_fields(table)),
+    "sandbox": lambda table: SandboxUse(**_fields(table)),
+    "project_settings": lambda table: ProjectSettingsUse(**_fields(table)),
+}
+
+
+def read_card(name: str) -> dict[str, Any]:
+    """Return the card of an agent. Raises OSError if there is none."""
+    return tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))
+
+
+def profile_of(name: str, card: Mapping[str, Any]) -> Profile:
+    """Return the profile that a card describes. Raises TypeError for a field that no profile has."""
+    values = {key: _TABLES.get(key, _value)(value) for key, value in card.items() if key != RECORD}
+
+    def take(type_: type[Any]) -> dict[str, Any]:
+        return {field.name: values.pop(field.name) for field in fields(type_) if field.name in values}
+
+    program = AgentProgram(**take(AgentProgram))
+    capabilities = replace(CAPABILITIES, **take(Capabilities))
+    abilities = replace(ABILITIES, capabilities=capabilities, **take(AgentAbilities))
+    return Profile(name, program=program, abilities=abilities, rules=replace(RULES, **take(AgentRules)), **values)
+
+
+CARDS: Mapping[str, Mapping[str, Any]] = {path.stem: read_card(path.stem) for path in sorted(FOLDER.glob("*.toml"))}
+"""Agent -> its card."""
+PROFILES: tuple[Profile, ...] = (*WRITTEN, *(profile_of(name, card) for name, card in CARDS.items()))
+"""All known agents of the protocol."""

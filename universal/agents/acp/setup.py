@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from universal.agents.acp.context import Msg
 from universal.agents.acp.profiles import DEFAULT, Profile
+from universal.agents.acp.wire import Msg
 from universal.codec import Catalogue, Mode, Model, Prompt
 from universal.items import Json
 from universal.lib.jsonline import get_int, get_text

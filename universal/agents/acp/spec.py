@@ -8,9 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from universal.agent_spec import AgentProgram, AgentSpec, ConversationProgram, ConversationStore
-from universal.agents.acp.cards import PROFILES
 from universal.agents.acp.logins import login_hint
-from universal.agents.acp.profiles import Profile
+from universal.agents.acp.profiles import PROFILES, Profile
 from universal.codec import Codec, IdFactory
 
 HANDSHAKE_S = 20.0

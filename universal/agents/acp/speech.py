@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from universal.agents import kit
 from universal.agents.acp import tools
-from universal.agents.acp.context import Context, Msg
+from universal.agents.acp.wire import Context, Msg
 from universal.codec import Fact
 from universal.items import ContentPart, ImagePart, Item, ItemStatus, Json
 from universal.lib.jsonline import get_text

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from universal.agents import kit
-from universal.agents.acp.context import Msg
+from universal.agents.acp.wire import Msg
 from universal.items import ContentPart, FileRefPart, Json, ToolResultPart
 from universal.lib.diffs import patch_sides, unified_diff
 from universal.lib.jsonline import get_int, get_text
@@ -23,7 +23,7 @@ from universal.lib.jsonvalue import arr, obj
 from universal.opencode_metadata import NativeResult, access_metadata, result_metadata
 from universal.permissions import Access
 from universal.shell.tables import READ_SHELLS
-from universal.tools.acp import TOOLS
+from universal.tools import ACP
 
 _PATH_KEYS = ("file_path", "filePath", "path", "filepath", "abs_path", "notebook_path")
 _EDIT_KEYS = ("old_string", "oldString", "oldText", "edits", "content", "new_source", "patchText")
@@ -153,7 +153,7 @@ def _stated_name(update: Msg) -> str:
         return f"mcp__{get_text(raw_input, 'server')}__{get_text(raw_input, 'tool')}"
     name = get_text(update, "name") or get_text(obj(meta.get("claudeCode")), "toolName") or _name_in(meta)
     about = name in _SHELLS and kind in ("read", "search") and arr(update.get("locations"))
-    is_unknown = kind in _ACTING_KINDS and name not in TOOLS and not name.startswith("mcp__")
+    is_unknown = kind in _ACTING_KINDS and name not in ACP and not name.startswith("mcp__")
     return kind if name and (about or is_unknown) else name
 
 
@@ -167,7 +167,7 @@ def name_by_title(update: Msg) -> str:
             return f"mcp__{served[1] or served[4]}__{served[2] or served[3]}"
         if (named := _NAMED_TITLE.match(title) or _NAMED_JSON.match(title)) is not None:
             return named[1]
-    is_name = title in _TITLES or title in TOOLS or title.startswith("mcp__") or _IDENTIFIER.fullmatch(title)
+    is_name = title in _TITLES or title in ACP or title.startswith("mcp__") or _IDENTIFIER.fullmatch(title)
     return title if is_name else ""
 
 
@@ -268,7 +268,7 @@ def rule_metadata(call: Call | None, request: Msg) -> Msg:
     is_named = name not in _KINDS
     is_unstated = call.titled if call is not None and call.name == name else not _stated_name(request)
     is_titled = is_unstated and kind not in _ACTING_KINDS and name != (kind or "other")
-    is_known = not is_unstated and (name.startswith("mcp__") or (is_named and name in TOOLS))
+    is_known = not is_unstated and (name.startswith("mcp__") or (is_named and name in ACP))
     shell = {} if is_known else _hidden_shell(kind, raw_input)
     title = get_text(request, "name", "title") or (call.title if call else "")
     identity = title if len(title) <= _IDENTITY_CHARS and "\n" not in title else ""
@@ -453,7 +453,7 @@ def metadata_of(call: Call) -> Msg:
     """Return the metadata of the tool_result item, as listed at `universal.items.Item`."""
     raw = obj(call.raw_output)
     metadata: Msg = {}
-    if call.name not in TOOLS and call.title not in ("", call.name):  # a card that is no tool's has no other title
+    if call.name not in ACP and call.title not in ("", call.name):  # a card that is no tool's has no other title
         metadata["title"] = title_of(call)
     if (exit_code := _exit_code(call)) is not None:
         metadata["exit_code"] = exit_code

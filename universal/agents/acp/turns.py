@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 from universal.agents import kit
 from universal.agents.acp import errors
 from universal.agents.acp.asks import Asks
-from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.ends import CALLS_S, END, LATE_S, OWN_CALLS_S, OWN_S, SILENT_S, STEADY, STEADY_S, End
 from universal.agents.acp.host import Host
 from universal.agents.acp.logins import login_hint
@@ -23,7 +22,7 @@ from universal.agents.acp.profiles import Profile
 from universal.agents.acp.setup import Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.tools import QUESTION_TOOL, Call
-from universal.agents.acp.wire import ABORTED, IGNORED, OWN_WORK_BEGINS, REFUSED, STEER, SUSPECT
+from universal.agents.acp.wire import ABORTED, IGNORED, OWN_WORK_BEGINS, REFUSED, STEER, SUSPECT, Context, Msg
 from universal.codec import Attachment, Fact, Output, Prompt, SetTimer, Signal, WriteLine
 from universal.host import HostAnswer
 from universal.items import Json

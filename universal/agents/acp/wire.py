@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from universal.agents.acp.context import Msg
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from universal.agents import kit
 from universal.setup import McpServer
+
+Msg: TypeAlias = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Context(kit.Context):
+    """Shared by the parts of one codec."""
+
+    model: Callable[[], Msg | None]
+    """Returns `metadata.model` for items that begin now, or None."""
+
 
 _INFO: Msg = {"name": "opencode-shim", "title": "opencode-shim", "version": "1"}
 SESSION: Msg = {"notices": {}, "compaction": {}}

@@ -20,8 +20,8 @@ from universal.agent_spec import (
 )
 from universal.agents.codex.wire import DEFAULT_CATALOGUE, HELLO, MODES, NAME
 from universal.codec import Codec, IdFactory
-from universal.codex import SANDBOX
 from universal.permissions import Enforcement
+from universal.sandbox import CODEX_SANDBOX
 from universal.setup import SetupUse
 from universal.slash_commands import CommandFolder, CommandSources
 
@@ -109,6 +109,6 @@ CODEX = AgentSpec(
             leaves_out=True,
             rule_files=(".codex/config.toml", ".codex/hooks.json", ".codex/rules/*", ".codex/agents/*"),
         ),
-        sandbox=SANDBOX,
+        sandbox=CODEX_SANDBOX,
     ),
 )

@@ -22,7 +22,7 @@ from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
 from universal.codec import Codec, IdFactory
 from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Enforcement
-from universal.pi import SANDBOX
+from universal.sandbox import PI_SANDBOX
 from universal.setup import SetupUse
 from universal.slash_commands import CommandFolder, CommandSources
 
@@ -114,6 +114,6 @@ PI = AgentSpec(
             rule_files=(".pi/settings.json", ".pi/extensions/*", ".pi/agent/settings.json", ".pi/agent/extensions/*"),
         ),
         own_folder=AgentFolder("~/.pi/agent", "PI_CODING_AGENT_DIR"),
-        sandbox=SANDBOX,
+        sandbox=PI_SANDBOX,
     ),
 )

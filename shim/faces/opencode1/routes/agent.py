@@ -17,7 +17,7 @@ from shim.host.config.skills import Skill
 from shim.http.operation import Ctx
 from shim.http.services import list_offers
 from shim.lib.errors import InvalidRequest
-from shim.sessions.prompts.agent_commands import with_commands
+from shim.sessions.prompts.command import with_commands
 from shim.sessions.prompts.server_commands import templates
 from universal.agent_spec import AgentSpec
 from universal.tools import tools_of

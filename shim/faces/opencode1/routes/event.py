@@ -17,10 +17,9 @@ from shim.host.changes import RULES_TITLE, HostChanged, TuiToast
 from shim.host.config.opencode_config import unread_rules_notice
 from shim.http.operation import Ctx
 from shim.http.services import need_room
-from shim.stream.compression import wants_gzip
 from shim.stream.frame import Scope, normal_scope
 from shim.stream.hub import Face
-from shim.stream.response import stream
+from shim.stream.response import stream, wants_gzip
 from shim.stream.subscription import Subscription
 from universal.session.values import StepInfo
 

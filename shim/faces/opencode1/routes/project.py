@@ -8,8 +8,8 @@ from shim.faces.opencode1 import host
 from shim.faces.opencode1.endpoint import operation
 from shim.host.changes import EVERYWHERE, ProjectUpdated
 from shim.host.files.roots import visible_copies, visible_projects
-from shim.http.instance import end_instance
 from shim.http.operation import Ctx
+from shim.http.services import end_instance
 from shim.http.shapes import ProjectChanges, ProjectPath
 
 if TYPE_CHECKING:
@@ -79,5 +79,5 @@ async def get_paths(ctx: Ctx) -> object:
 @operation("instance.dispose")
 async def dispose(ctx: Ctx) -> object:
     """End the directory's turns, agents, terminals and `/event` streams, and tell clients to read everything again."""
-    await end_instance(ctx, ctx.directory)
+    await end_instance(ctx.services, ctx.directory)
     return True

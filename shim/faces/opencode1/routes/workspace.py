@@ -13,8 +13,8 @@ from shim.faces.opencode1.errors import SessionNotMoved
 from shim.host.files.roots import require
 from shim.host.git.project_copies import generate_name
 from shim.http.directory import resolve
-from shim.http.instance import end_instance
 from shim.http.operation import Ctx
+from shim.http.services import end_instance
 from shim.lib.errors import InvalidRequest, NotFound
 from shim.sessions.transfer.move import move as move_session
 from shim.sessions.transfer.move import subpath
@@ -69,7 +69,7 @@ async def create_worktree(ctx: Ctx, body: requests.WorktreeCreateBody | None) ->
 async def remove_worktree(ctx: Ctx, body: requests.WorktreeRemoveBody) -> object:
     """End everything that runs in a worktree, and remove it with its branch."""
     if await ctx.services.worktrees.is_managed(body.directory):
-        await end_instance(ctx, body.directory)
+        await end_instance(ctx.services, body.directory)
     await ctx.services.worktrees.remove(ctx.directory, body.directory)
     return True
 

@@ -28,7 +28,7 @@ from shim.host.changes import EVERYWHERE, AllDisposed
 from shim.http.operation import Ctx
 from shim.http.services import list_offers
 from shim.lib.errors import InvalidRequest
-from shim.sessions.prompts.agent_commands import with_commands
+from shim.sessions.prompts.command import with_commands
 from shim.sessions.prompts.server_commands import templates
 from universal.permissions import rules_from_config
 

@@ -25,8 +25,7 @@ from shim.http.services import need_room
 from shim.lib.clock import from_rfc3339
 from shim.sessions.feed import Feed, Follower, wait_for_store
 from shim.store.base import Store
-from shim.stream.compression import wants_gzip
-from shim.stream.response import stream
+from shim.stream.response import stream, wants_gzip
 from universal.events import UniversalEvent
 from universal.session.log import LogAppended
 from universal.session.reducer import Reducer, reducer_of

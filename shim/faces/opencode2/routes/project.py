@@ -21,8 +21,8 @@ from shim.host.git import vcs
 from shim.host.git.project_copies import STRATEGY
 from shim.host.git.projects import belongs
 from shim.host.values import Project
-from shim.http.instance import end_instance
 from shim.http.operation import Ctx
+from shim.http.services import end_instance
 from shim.http.shapes import ProjectChanges, ProjectPath
 from shim.lib.errors import InvalidRequest, ProjectNotFound
 
@@ -86,7 +86,7 @@ async def remove(ctx: Ctx, body: requests.WorktreeRemoveBody) -> None:
     if await ctx.services.worktrees.is_managed(body.directory):
         if not body.force and await vcs.changes(body.directory):
             raise WorktreeRefused(f"{body.directory} has changes that are not committed.", force_required=True)
-        await end_instance(ctx, body.directory)
+        await end_instance(ctx.services, body.directory)
         await _worktree_work(ctx.services.worktrees.remove(top, body.directory))
     else:
         await _worktree_work(ctx.services.copies.remove(body.projectID, top, body.directory, force=body.force))
@@ -193,4 +193,4 @@ async def list_locations(ctx: Ctx) -> object:
 @operation("debug.location.evict")
 async def evict_location(ctx: Ctx) -> None:
     """End the directory's turns, agents and terminals. Its sessions stay."""
-    await end_instance(ctx, ctx.directory)
+    await end_instance(ctx.services, ctx.directory)

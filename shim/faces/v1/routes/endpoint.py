@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from aiohttp import web
 from pydantic import BaseModel
 
-from shim.faces.v1.face import FACE
+from shim.faces.v1.errors import FACE
 from shim.http import wire_json
 from shim.http.operation import Ctx, Handler, extra
 from shim.http.services import Universal

@@ -12,9 +12,9 @@ import pytest
 from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import OWN
 from universal.agents.acp.asks import Asks
-from universal.agents.acp.context import Context
 from universal.agents.acp.setup import Setup
 from universal.agents.acp.tools import name_of, rule_metadata, rule_name
+from universal.agents.acp.wire import Context
 from universal.codec import Fact, Output, QuestionReply, WriteLine
 from universal.events import PermissionData, QuestionData
 from universal.lib.jsonrpc import JsonRpc, Request

@@ -16,9 +16,9 @@ from tests.support.recordings import load_all
 from tests.support.replay import encode
 from universal.agent_spec import AgentProgram
 from universal.agents import kit
-from universal.agents.acp.cards import PROFILES, Profile
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.ends import END, HISTORY, LATE_S, OWN_S
+from universal.agents.acp.profiles import PROFILES, Profile
 from universal.agents.acp.spec import ACP_AGENTS, DOWNLOAD_S, HANDSHAKE_S, custom_spec
 from universal.codec import (
     Attachment,

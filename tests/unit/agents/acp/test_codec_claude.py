@@ -8,8 +8,8 @@ import pytest
 
 from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import AGENT, Talk, option
-from universal.agents.acp.cards import PROFILES
 from universal.agents.acp.codec import AcpCodec, denied_tools
+from universal.agents.acp.profiles import PROFILES
 from universal.codec import Fact, PermissionReply, Prompt, Stop, ToolCheck
 from universal.events import EventType, PermissionData
 from universal.launch import LaunchOptions

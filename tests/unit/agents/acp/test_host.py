@@ -8,9 +8,9 @@ import pytest
 
 from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import Talk, lines
-from universal.agents.acp.cards import PROFILES
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.host import ENDED_TERMINALS, KEPT_BYTES, SHOWN_CHARS, TERMINALS
+from universal.agents.acp.profiles import PROFILES
 from universal.codec import Fact, Interrupt, Output, PermissionReply, Prompt, ToolCheck
 from universal.events import EventType, ItemDeltaData, PermissionData
 from universal.host import CommandEnded, CommandOutput, HostAnswer, HostDone, ReadText, RunCommand, StopCommand, WriteText

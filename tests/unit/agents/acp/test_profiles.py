@@ -6,8 +6,8 @@ from typing import Any
 
 from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import AGENT, Talk
-from universal.agents.acp.cards import PROFILES
 from universal.agents.acp.codec import AcpCodec
+from universal.agents.acp.profiles import PROFILES
 from universal.codec import Fact, PermissionReply, Prompt, Signal, Stop
 from universal.events import EventType, ItemData, PermissionData
 from universal.items import ItemKind, TextPart, ToolResultPart

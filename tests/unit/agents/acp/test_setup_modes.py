@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.agents.acp.test_codec import Talk, option
-from universal.agents.acp.cards import PROFILES
-from universal.agents.acp.profiles import GENERIC
+from universal.agents.acp.profiles import GENERIC, PROFILES
 from universal.agents.acp.setup import mode_named, name_of, offered_modes
 from universal.codec import Prompt, ToolCheck
 from universal.events import EventType

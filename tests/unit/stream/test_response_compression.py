@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.stream.compression import GZIP, Gzip, When, wants_gzip
+from shim.stream.response import GZIP, Gzip, When, wants_gzip
 
 AWAY, HERE = "192.0.2.7", "127.0.0.1"
 

@@ -131,7 +131,7 @@ class FakeSessions:
         return ()
 
     def __post_init__(self) -> None:
-        self.others = self
+        self.others = self.open_signs = self
         self.local_offers = DirectoryOffers()
 
     async def read_requests(self) -> None:
@@ -140,7 +140,7 @@ class FakeSessions:
     async def dispose(self, directory: str | None) -> None:
         self.disposed.append(directory)
 
-    def visit(self, directory: str) -> None:
+    def note_visit(self, directory: str) -> None:
         """No agent is started ahead."""
 
     def note_read(self, session_id: str, read: str, client: str, *, is_page: bool = False) -> None:

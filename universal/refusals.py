@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
+from universal.lib.paths import is_in
 from universal.permissions import Rule, matches
 from universal.sandbox import ANY_NAME, PROTECTED, Bounds
 
@@ -84,16 +85,16 @@ def _paths(line: str, at: int) -> list[str]:
 
 
 def _refusal(path: str, error: Error, bounds: Bounds, view: View) -> Refusal | None:
-    if not _is_below(path, (view.root, *view.directories)):
+    if not is_in(path, (view.root, *view.directories)):
         return _outside(path, error, bounds, view)
-    directory = next((folder for folder in view.directories if _is_below(path, (folder,))), view.directories[-1])
+    directory = next((folder for folder in view.directories if is_in(path, (folder,))), view.directories[-1])
     name = posixpath.relpath(path, directory)
     may_be_write = error == "read-only" or (error == "no permission" and not view.has_mounts)
     if error == "no permission" and (pattern := _deny_pattern(bounds.read, name)):
         return Refusal("read", f"`{name}` is hidden in the sandbox: your rule `read` denies `{pattern}`.")
     if may_be_write and (pattern := _deny_pattern(bounds.edit, name)):
         return Refusal("edit", f"`{name}` is read-only in the sandbox: your rule `edit` denies `{pattern}`.")
-    places = (place for place in PROTECTED for base in (view.root, directory) if _is_below(path, (f"{base}/{place}",)))
+    places = (place for place in PROTECTED for base in (view.root, directory) if is_in(path, (f"{base}/{place}",)))
     if error == "read-only" and (protected := next(places, "")):
         return Refusal("protected", f"`{protected}` is read-only in the sandbox, since programs would run what stands there.")
     folder = posixpath.dirname(name)  # a file that is hidden by itself is there: a folder is empty and read-only
@@ -122,17 +123,13 @@ def _deny_pattern(rules: Sequence[Rule], name: str) -> str:
 def _outside(path: str, error: Error, bounds: Bounds, view: View) -> Refusal | None:
     own = (*view.writable, view.temporary, *(OWN_FOLDERS if view.has_mounts else ()))
     is_fixed = error == ("read-only" if view.has_mounts else "no permission")
-    if is_fixed and _is_below(path, view.readable) and not _is_below(path, view.writable):
+    if is_fixed and is_in(path, view.readable) and not is_in(path, view.writable):
         return Refusal("external_directory", f"`{path}` is read-only in the sandbox.")
     is_absent = error != "read-only" if view.has_mounts else is_fixed
-    if not is_absent or _is_below(path, (*own, *view.readable)) or not path.startswith("/"):
+    if not is_absent or is_in(path, (*own, *view.readable)) or not path.startswith("/"):
         return None
     return Refusal(
         "external_directory",
         f"`{path}` is outside of the sandbox: it shows the project, the agent's own folders, and folders that a rule for "
         "`external_directory` allows.",
     )
-
-
-def _is_below(path: str, folders: Iterable[str]) -> bool:
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)

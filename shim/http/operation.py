@@ -36,11 +36,12 @@ from shim.http.access import PERSON
 from shim.http.directory import resolve
 from shim.http.faces import Face, belongs_to
 from shim.http.operations import OpenCode2Operation, Operation, RequestInput
-from shim.http.people import OWNER, Person, is_in, meet, without_secrets
+from shim.http.people import OWNER, Person, meet, without_secrets
 from shim.http.services import Services
 from shim.lib.complaints import fault
 from shim.lib.errors import InvalidRequest, Location, PayloadTooLarge, RequestError, SessionNotFound, place_text
 from shim.lib.ids import ID_FORM, ID_LIMIT, is_id
+from universal.lib.paths import is_in
 
 if TYPE_CHECKING:
     from shim.stream.encoder import Encoder, PersonEncoder

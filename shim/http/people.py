@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from shim.lib.disk import is_inside
 from universal.lib.jsonvalue import obj
+from universal.lib.paths import is_in
 
 Role: TypeAlias = Literal["view", "work", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -188,8 +188,3 @@ def meet(roots: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
 
 NOWHERE = ("/dev/null/nowhere",)
 """Roots without any directory: an empty list would be all."""
-
-
-def is_in(place: str, roots: Iterable[str]) -> bool:
-    """Whether a resolved directory lies in one of the roots, of which there are some."""
-    return any(is_inside(place, root) for root in roots)

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from universal.lib.paths import is_in
+
 is_folder: Callable[[str | Path], bool] = os.path.isdir
 """Whether a folder exists. Never raises."""
 exists: Callable[[str | Path], bool] = os.path.exists
@@ -116,7 +118,7 @@ def _folder_above(path: str | Path, folders: Sequence[str], *, make: bool = Fals
     Yields (descriptor, name in it). Raises OutsideError, and OSError for the folder itself.
     """
     place = os.path.realpath(path)
-    folder = next((allowed for allowed in folders if is_inside(place, allowed)), None)
+    folder = next((allowed for allowed in folders if is_in(place, (allowed,))), None)
     if folder is None or place == folder:
         raise OutsideError(path) if folder is None else IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     *above, name = Path(place).relative_to(folder).parts
@@ -132,11 +134,6 @@ def _folder_above(path: str | Path, folders: Sequence[str], *, make: bool = Fals
         yield descriptor, name
     finally:
         os.close(descriptor)
-
-
-def is_inside(place: str, folder: str) -> bool:
-    """Whether a resolved path is `folder` (resolved) or lies below it."""
-    return place == folder or place.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def head(path: str | Path, limit: int, folders: Sequence[str] = ()) -> tuple[bytes, int]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from shim.lib.errors import AgentStartFailed
 from shim.processes import landlock_start
+from universal.lib.paths import is_in
 from universal.sandbox import Verdict
 
 GRANTS = 4_000
@@ -70,13 +71,8 @@ def grants(places: Mapping[str, Verdict]) -> list[tuple[str, str]]:
     for path, verdict in places.items():
         if verdict == "hidden":
             continue
-        stricter = [inner for inner, of in places.items() if RANKS[of] < RANKS[verdict] and _is_below(inner, path)]
-        on_the_way = {
-            str(folder)
-            for inner in stricter
-            for folder in Path(inner).parents
-            if str(folder) == path or _is_below(str(folder), path)
-        }
+        stricter = [inner for inner, of in places.items() if RANKS[of] < RANKS[verdict] and is_in(inner, (path,))]
+        on_the_way = {str(above) for inner in stricter for above in Path(inner).parents if is_in(str(above), (path,))}
         for grant in _expand(path, verdict, places, on_the_way):
             found.append(grant)
             if len(found) > GRANTS:
@@ -101,10 +97,6 @@ def _expand(path: str, verdict: Verdict, places: Mapping[str, Verdict], on_the_w
         inner = [entry.path for entry in entries if not entry.is_symlink() and entry.path not in places]
     for child in inner:
         yield from _expand(child, verdict, places, on_the_way)
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path != folder and path.startswith(folder.rstrip("/") + "/")
 
 
 def seatbelt_command(

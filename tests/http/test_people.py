@@ -17,7 +17,7 @@ from shim.cli import pair, screen
 from shim.host.git.projects import Identity
 from shim.http.audit import FILE
 from shim.http.operation import SERVICES
-from shim.http.people import NOWHERE, OPEN, ROLES, VIEW, WORK, Role, is_in, meet, needed_role, without_secrets
+from shim.http.people import NOWHERE, OPEN, ROLES, VIEW, WORK, Role, meet, needed_role, without_secrets
 from shim.lib.clock import ManualClock
 from shim.lib.errors import LimitReached, ShimError
 from shim.lib.settings import Settings
@@ -34,6 +34,7 @@ from tests.support.live import Live, live
 from tests.support.mcp_client import McpClient
 from universal.events import UniversalEvent
 from universal.lib.jsonvalue import obj
+from universal.lib.paths import is_in
 from universal.session.values import Text
 
 PASSWORD = "the password"

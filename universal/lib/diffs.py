@@ -6,10 +6,10 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any
 
 from universal.lib.jsonvalue import text, whole
+from universal.lib.paths import relative
 
 PATCH_LIMIT_CHARS = 2**18
 """Maximum patch of one file. A longer one is counted but left out, since the journal keeps patches and all clients get them."""
@@ -126,14 +126,6 @@ def with_index_header(path: str, diff: str) -> str:
     if body and not body.endswith("\n"):
         body += "\n"
     return f"Index: {path}\n{'=' * 67}\n--- {path}\n+++ {path}\n{body}"
-
-
-def relative(path: str, base: str) -> str:
-    """Return `path` relative to `base` if it lies below it, else unchanged."""
-    try:
-        return str(PurePosixPath(path).relative_to(base))
-    except ValueError:
-        return path
 
 
 _HUNK = re.compile(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@.*$", re.MULTILINE)

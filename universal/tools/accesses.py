@@ -15,8 +15,9 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 from universal.events import PermissionData
-from universal.lib.diffs import relative, with_index_header
+from universal.lib.diffs import with_index_header
 from universal.lib.jsonvalue import arr, obj, text
+from universal.lib.paths import is_in, relative
 from universal.opencode_metadata import access_of
 from universal.permissions import Access
 from universal.shell import parse_shell_line
@@ -73,7 +74,7 @@ class Place:
         """Return True if an absolute path lies in the project, both as written and with links followed."""
         folders = (self.directory, *self.roots)
         resolved = tuple(map(self.resolve, folders))
-        return _is_below(path, folders) and _is_below(self.resolve(path), resolved)
+        return is_in(path, folders) and is_in(self.resolve(path), resolved)
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the patterns of a path relative to the directory. If links lead elsewhere, their target is added."""
@@ -82,10 +83,6 @@ class Place:
         if target == absolute or target == self.resolve(self.directory) + absolute.removeprefix(self.directory):
             return (relative(absolute, self.directory),)
         return relative(absolute, self.directory), relative(target, self.resolve(self.directory))
-
-
-def _is_below(path: str, roots: Sequence[str]) -> bool:
-    return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access, ...]:
@@ -358,7 +355,7 @@ def external(paths: Iterable[str], place: Place, *, are_folders: bool = False) -
         if place.is_inside(absolute):
             continue
         resolved = place.resolve(absolute)
-        target = resolved if _is_below(absolute, (place.directory, *place.roots)) else absolute
+        target = resolved if is_in(absolute, (place.directory, *place.roots)) else absolute
         is_folder = are_folders or path.endswith("/") or place.is_folder(target)
         folder = target if is_folder else posixpath.dirname(target)
         patterns = tuple(dict.fromkeys(f"{posixpath.join(name, '*')}" for name in (folder, place.resolve(folder))))

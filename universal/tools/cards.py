@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
-from universal.lib.diffs import count, hunks, relative, with_index_header
+from universal.lib.diffs import count, hunks, with_index_header
 from universal.lib.jsonvalue import JsonObject, arr, obj, whole
+from universal.lib.paths import relative
 from universal.opencode_metadata import NativeResult, result_of
 from universal.setup import TOOLS_SERVER
 from universal.tools import tools_of

@@ -15,8 +15,8 @@ from urllib.parse import unquote_to_bytes
 
 from shim.faces.opencode2 import asks, names, results
 from shim.faces.opencode2 import session_info as session_info
-from universal.lib.diffs import relative
 from universal.lib.jsonvalue import obj, present, text
+from universal.lib.paths import relative
 from universal.session import entries, values
 from universal.session.model import Session
 from universal.session.reducer import DISMISSED, rejection

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from universal.lib.diffs import count, hunks, relative, with_index_header
+from universal.lib.diffs import count, hunks, with_index_header
 from universal.lib.jsonvalue import JsonObject, arr, obj, text
+from universal.lib.paths import relative
 from universal.session.values import File, ToolCall
 
 if TYPE_CHECKING:

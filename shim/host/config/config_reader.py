@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 from shim.host.config import jsonc, markdown
 from shim.lib import disk
 from universal.lib.jsonvalue import obj
+from universal.lib.paths import is_in
 
 if TYPE_CHECKING:
     from shim.host.config.config_schema import ValidConfig
@@ -293,7 +294,7 @@ class ConfigReader:
 
     def _may_read(self, path: Path, origin: Origin) -> bool:
         place = os.path.realpath(path)
-        return origin == "personal" or any(disk.is_inside(place, folder) for folder in self._inside)
+        return origin == "personal" or is_in(place, self._inside)
 
     def _read(self, path: Path, origin: Origin, budget: _Budget) -> str | None:
         """Read a file once per load; None if it is missing or may not be read."""

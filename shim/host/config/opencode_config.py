@@ -56,6 +56,7 @@ from shim.host.files.roots import folders_down_to, within
 from shim.lib import disk
 from shim.processes.child_environment import child_environment
 from universal.lib.jsonvalue import arr, obj, text
+from universal.lib.paths import is_in
 from universal.permissions import BUILD, MODES, PLAN, Rule, combine, rules_from_config, rules_from_json
 from universal.sandbox import tighter_of
 from universal.setup import ConfigAgent
@@ -444,7 +445,7 @@ class ConfigFiles:
         candidates = [folder / name for folder in (base / ".opencode", base) for name in reversed(PROJECT_NAMES)]
         path = next((path for path in candidates if path.is_file()), base / "opencode.json")
         place = os.path.realpath(path)
-        if not any(disk.is_inside(place, folder) for folder in _inside(self._folders(directory))):
+        if not is_in(place, _inside(self._folders(directory))):
             raise OSError(errno.EACCES, "it is a link that leads out of the project", str(path))
         return _write(path, changes)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from shim.lib import disk
 from shim.lib.errors import OutsideRoots
+from universal.lib.paths import is_in
 
 if TYPE_CHECKING:
     from shim.host.git.projects import WorkingCopy
@@ -27,8 +28,7 @@ def within(path: str, roots: Iterable[str | PathLike[str]]) -> bool:
     allowed = [os.fspath(root) for root in roots]
     if not allowed:
         return True
-    place = os.path.realpath(path)
-    return any(disk.is_inside(place, root) for root in allowed)
+    return is_in(os.path.realpath(path), allowed)
 
 
 def folders_down_to(directory: str) -> list[str]:

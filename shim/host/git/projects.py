@@ -22,11 +22,11 @@ from shim.host.git import vcs
 from shim.host.git.git_command import git, message_of
 from shim.host.values import Project, ProjectIcon
 from shim.lib.clock import Clock
-from shim.lib.disk import is_file, is_folder, is_inside
+from shim.lib.disk import is_file, is_folder
 from shim.lib.errors import GitInitFailed, ProjectNotFound
 from shim.store.base import Store
-from universal.lib.diffs import relative
 from universal.lib.jsonvalue import arr, obj, text, whole
+from universal.lib.paths import is_in, relative
 
 LOOK_AGAIN_S = 0.25
 """Seconds for which a directory's identity is cached. Nearly every request asks for it, and each check needs a thread."""
@@ -55,7 +55,7 @@ def belongs(project: Identity | Project, project_id: str, directory: str) -> boo
     """Whether a session, made in this project and directory, is one of `project`: also one from before its first commit."""
     if project_id == project.id:
         return True
-    return project_id == GLOBAL and project.worktree != "/" and is_inside(directory, project.worktree)
+    return project_id == GLOBAL and project.worktree != "/" and is_in(directory, (project.worktree,))
 
 
 @dataclass(frozen=True, slots=True)

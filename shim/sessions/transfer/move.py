@@ -11,7 +11,7 @@ from shim.host.git.projects import Identity
 from shim.lib.errors import InvalidRequest
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.undo.undo import settle
-from universal.lib.diffs import relative
+from universal.lib.paths import relative
 
 LABEL = "moved"
 

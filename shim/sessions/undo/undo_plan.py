@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from universal.lib.diffs import relative
+from universal.lib.paths import relative
 from universal.session.messages import Message
 from universal.session.model import Session
 from universal.session.values import Part, Patch, Text, ToolCall

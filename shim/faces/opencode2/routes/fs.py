@@ -29,6 +29,7 @@ from shim.host.git import vcs
 from shim.http.operation import Ctx
 from shim.lib import disk
 from shim.lib.errors import InvalidRequest
+from universal.lib.paths import is_in
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated.host_types import FileSystemEntry, VcsFileStatus
@@ -62,7 +63,7 @@ async def listing(ctx: Ctx, query: requests.FolderQuery) -> object:
     folder = await _place(ctx, query.path)
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
-    inside = disk.is_inside(folder, ctx.directory)
+    inside = is_in(folder, (ctx.directory,))
     entries = await files.list_folder(ctx.directory if inside else folder, query.path if inside else "")
     before = "" if inside else _from(ctx.directory, folder)
     rows: list[FileSystemEntry] = [{"path": f"{before}{entry.path}", "type": entry.type} for entry in entries]

@@ -119,6 +119,20 @@ async def test_a_fork_of_an_import_has_ids_of_its_own(server: Live, document: An
     assert texts == [[p.get("text") for p in m["parts"]] for m in messages[:4]]
 
 
+@pytest.mark.parametrize(("scene", "reply"), [("permission", {"reply": "once"}), ("question", {"answers": [["Red"], []]})])
+async def test_a_request_of_a_session_stays_open_when_it_is_forked(server: Live, scene: str, reply: dict[str, Any]) -> None:
+    session = await server.session()
+    async with server.api.stream("/event") as events:
+        await server.prompt(session, scene)
+        request = (await events.until(f"{scene}.asked"))[-1]["properties"]["id"]
+        fork = (await server.api.post(f"/session/{session}/fork", {}, status=200)).body["id"]
+        await server.api.post(f"/{scene}/{request}/reply", reply, status=200)
+        seen = await events.until(lambda event: event["type"] == "session.idle" and event["properties"]["sessionID"] == session)
+    closed = [event["properties"]["sessionID"] for event in seen if event["type"] == f"{scene}.replied"]
+    assert closed == [session]
+    assert fork not in (await server.api.get("/session/status", status=200)).body
+
+
 async def test_our_own_session_comes_back_as_it_was(server: Live, tmp_path: Path) -> None:
     session = await server.session()
     for prompt in ("think", "tool", "edit", "todo", "compact", "failtool"):

@@ -12,7 +12,7 @@ from shim.lib.clock import from_rfc3339
 from shim.lib.errors import MessageNotFound
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.session_state import SessionState
-from universal.events import EventType, ItemData, UniversalEvent
+from universal.events import EventType, ItemData, PermissionData, QuestionData, UniversalEvent
 from universal.items import Item, ItemKind, ItemRole, Json, StatusPart
 from universal.lib.ids import IdSequence, hashed_tail, render
 from universal.lib.jsonvalue import arr, obj, text
@@ -68,7 +68,10 @@ def replay(target: SessionState, events: Sequence[UniversalEvent]) -> None:
     """Write the events into the new session's journal, without the ids that clients gave to the old one's messages."""
     renamer = Renamer(target.id)
     source = Reducer(target.id, "")
+    answered = {_request_of(event, is_open=False) for event in events}
     for event in events:
+        if (request := _request_of(event, is_open=True)) is not None and request not in answered:
+            continue  # the source alone waits for it: its end in the copy would close it there
         if event.type in (EventType.SESSION_STARTED, EventType.SESSION_ENDED):
             source.load(event, from_rfc3339(event.time))
             continue
@@ -87,6 +90,15 @@ def replay(target: SessionState, events: Sequence[UniversalEvent]) -> None:
         target.change_record(archived_ms=None)
     if target.machine.busy:
         target.apply(Input.ABORT)
+
+
+def _request_of(event: UniversalEvent, *, is_open: bool) -> str | None:
+    """The id of the permission or question that an event opens or closes."""
+    match event.data:
+        case PermissionData(permission_id=id_, status=status) | QuestionData(question_id=id_, status=status):
+            return id_ if (status == "requested") is is_open else None
+        case _:
+            return None
 
 
 _NAMES_MESSAGES = ("message.removed", "part.removed", "part.updated", "revert")

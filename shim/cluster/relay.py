@@ -70,9 +70,7 @@ from shim.lib.errors import (
     Forbidden,
     HttpRefused,
     NoServer,
-    PermissionNotFound,
     PlacedElsewhere,
-    QuestionNotFound,
     ServerLost,
     SessionElsewhere,
     SessionNotFound,
@@ -453,17 +451,12 @@ async def _answer(request: web.Request, handler: Handler, relay: Relay) -> web.S
     except PlacedElsewhere as error:
         return await relay.place(request, error)
     except SessionElsewhere as error:
-        server = error.owner
-        if not isinstance(server, ServerRef):
+        if not isinstance(error.owner, ServerRef):
             raise
-        if not server.pid:
+        if not error.owner.pid:
             problem = f"Another server has taken session {error.session_id} and is gone. Try again in some seconds."
             raise ServerLost(problem, was_heard=False) from error
-    except (PermissionNotFound, QuestionNotFound) as error:
-        server = await request.app[SERVICES].sessions.others.owner_of_request(error.request_id)
-        if server is None:
-            raise
-    return await relay.forward(request, server)
+        return await relay.forward(request, error.owner)
 
 
 # --- hosts -----------------------------------------------------------------------------------------------

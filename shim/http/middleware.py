@@ -22,7 +22,7 @@ from aiohttp.typedefs import Handler
 from shim.http import cors, wire_json
 from shim.http.access import RELAYED
 from shim.http.faces import face_of
-from shim.http.operation import SERVICES
+from shim.http.operation import ON_REFUSAL, SERVICES
 from shim.lib.errors import (
     BodyTooLarge,
     DirectoryElsewhere,
@@ -125,6 +125,8 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
             raise InvalidRequest(ENCODED)
         return await handler(request)
     except RequestError as error:
+        if (on_refusal := request.get(ON_REFUSAL)) is not None:
+            await on_refusal(request, error)
         return _answer(request, error)
     except web.HTTPException as error:
         if error.status < 400:

@@ -32,7 +32,7 @@ from pydantic_core import PydanticCustomError
 
 from shim.host.files.roots import require, require_blocking, visible_sessions
 from shim.http import wire_json
-from shim.http.access import PERSON
+from shim.http.access import PERSON, READING
 from shim.http.directory import resolve
 from shim.http.faces import Face, belongs_to
 from shim.http.operations import OpenCode2Operation, Operation, RequestInput
@@ -75,6 +75,8 @@ PROSE = frozenset({"text", "message", "title", "description", "arguments"})
 """Members with words for a person or an agent. One that begins with `File:` names no file for this server to read."""
 ASKS = ("requestID", "permissionID", "formID")
 """Names of a route for an ask, whose session may be another one than the route's."""
+FORK = "session.fork"
+"""The operation that changes nothing in its session, so that a server may do it with another one's."""
 NAMED_DEPTH = 4
 """Levels of a body whose names are checked. Deeper levels contain values of tools and other programs."""
 OPEN = frozenset({"metadata", "input", "config", "options", "format"})
@@ -139,7 +141,8 @@ _MARK = "__operation__"
 
 Handler: TypeAlias = Callable[..., Awaitable[object]]
 OnRefusal: TypeAlias = Callable[[web.Request, RequestError], Awaitable[None]]
-"""Called when a request of an operation is refused, before the answer."""
+"""Called when a request of an operation is refused, before the answer; not if another server answers it."""
+ON_REFUSAL: web.RequestKey[OnRefusal] = web.RequestKey("on_refusal")
 Wire: TypeAlias = Literal[1, 2]
 """The generation of OpenCode's API that an operation belongs to. Extra routes count as 1."""
 Rewrite: TypeAlias = Callable[[RequestInput], RequestInput]
@@ -310,16 +313,13 @@ async def _stream_head(_request: web.Request) -> web.StreamResponse:
 
 def _route(bound: BoundOperation) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def route(request: web.Request) -> web.StreamResponse:
+        if bound.on_refusal is not None:
+            request[ON_REFUSAL] = bound.on_refusal
         try:
-            try:
-                result = await bound.handler(**await arguments(bound, request))
-            except SessionNotFound as error:
-                result = await open_and_perform(bound, request, error)
-            return to_response(result)
-        except RequestError as error:
-            if bound.on_refusal is not None:
-                await bound.on_refusal(request, error)
-            raise
+            result = await bound.handler(**await arguments(bound, request))
+        except SessionNotFound as error:
+            result = await open_and_perform(bound, request, error)
+        return to_response(result)
 
     return route
 
@@ -349,6 +349,8 @@ async def arguments(bound: BoundOperation, request: web.Request, rewritten: Rewr
     roots = roots_of(request, services) if own or services.settings.roots else ()
     if roots or owner:
         await _check_roots(services, directory, request.match_info, roots, owner)
+    if request.method not in READING and bound.id != FORK:
+        await _need_ours(services, request.match_info)
     values: dict[str, object] = {"ctx": Ctx(request, services, directory)}
     if bound.path is not None:
         values["path"] = _validate(bound.path, dict(request.match_info), "Params")
@@ -417,6 +419,17 @@ async def _check_roots(
             raise SessionNotFound(record.id)
         if record is not None:
             await require(record.directory, roots)
+
+
+async def _need_ours(services: Services, names: Mapping[str, str]) -> None:
+    """Check the session of a changing request, and the one whose ask it answers. Raises SessionElsewhere, StoreError."""
+    asks = [names[name] for name in ASKS if name in names]
+    for ask in asks:
+        await services.sessions.others.find_request(ask)
+    askers = [services.sessions.requests.session_of(ask) for ask in asks]
+    for session_id in (names.get("sessionID"), *askers):
+        if session_id is not None:
+            await services.sessions.need_ours(session_id)
 
 
 def _first_values(request: web.Request) -> dict[str, str]:

@@ -200,11 +200,10 @@ class OtherServers:
                 except (StoreError, SessionNotFound) as error:  # deleted meanwhile, or damaged: the others have requests too
                     log.info("requests.not_read", session_id=session_id, error=str(error))
 
-    async def owner_of_request(self, request_id: str) -> ServerRef | None:
-        """The other server whose session waits for the answer to a request, or None. Raises StoreError."""
+    async def find_request(self, request_id: str) -> None:
+        """Read the sessions of other servers if an open request is not known. Raises StoreUnavailable."""
         if self._requests.session_of(request_id) is None:
             await self.read_requests()
-        return self.owner(self._requests.session_of(request_id) or "")
 
     async def refresh(self, session_id: str) -> None:
         """Read how far the journal of a session has grown, if the session is not ours."""

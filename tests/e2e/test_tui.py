@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from .support.bench import CLAUDE, MOCK, Bench, nightly
+from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
 from .support.children import connections_to, wait_for
 from .support.places import CURRENT
 from .support.scenes import wait_for_turns
+from .support.servers import Shim
 from .support.tmux import Terminal
 from .support.tui import abort, leader, tui
-from .support.wire import tools
+from .support.wire import Api, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 NEW, OLD = CURRENT, "1.1.53"
@@ -143,3 +144,23 @@ def test_the_server_is_started_again(server: Bench, fresh: Terminal) -> None:
     said = str(server.api.messages(_last_session(server)))
     assert "You said: before" in said
     assert "You said: after" in said
+
+
+@pytest.mark.nightly
+def test_an_answer_at_another_server_says_which_one_has_the_session() -> None:
+    """The second server of a data directory shows the dialog, which the TUI alone would leave without a word."""
+    with bench(MOCK) as first:
+        second = Shim(first.place, name="second")
+        first.later(second.close)
+        session = first.api.session()
+        first.api.prompt(session, "permission")
+        [request] = wait_for(lambda: first.api.get("/permission"), 20, "no permission is asked")
+        wait_for(lambda: Api(second.url, first.place.project).get("/permission"), 20, "the second server does not list it")
+        terminal = tui(first.place, second.url, session=session)
+        first.later(terminal.close)
+        terminal.wait("(?s)Permission required.*Allow once", 40)
+        terminal.key("Enter", pause_s=0.5)
+        terminal.wait("(?s)at work in.*another", 20)
+        assert [row["id"] for row in first.api.get("/permission")] == [request["id"]]
+        first.api.post(f"/permission/{request['id']}/reply", {"reply": "once"})
+        wait_for(lambda: session not in first.api.status(), 20, "the turn does not end")

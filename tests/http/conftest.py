@@ -137,6 +137,9 @@ class FakeSessions:
     async def read_requests(self) -> None:
         """No other server has a session."""
 
+    async def need_ours(self, session_id: str) -> None:
+        """No other server has a session."""
+
     async def dispose(self, directory: str | None) -> None:
         self.disposed.append(directory)
 

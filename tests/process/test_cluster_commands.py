@@ -57,6 +57,16 @@ def of_type(events: list[dict[str, Any]], type_: str, session: str) -> list[dict
     return [event["properties"] for event in found if event["properties"].get("sessionID") == session]
 
 
+def test_a_prompt_that_another_server_takes_is_no_error(two_nodes: tuple[Server, Server]) -> None:
+    owner, other = two_nodes
+    session = owner.session()
+    owner.prompt(session, "echo one")
+    with events_of(other) as events:
+        other.prompt(session, "echo two")
+        until(lambda: of_type(events, "session.idle", session))
+        assert of_type(events, "session.error", session) == []
+
+
 def test_commands_at_another_server_are_done_by_the_owner(two_nodes: tuple[Server, Server]) -> None:
     owner, other = two_nodes
     session = owner.session()

@@ -196,11 +196,14 @@ class Editor:
 
 
 @asynccontextmanager
-async def editor(server: Live, *, reply: Reply = leave, forms: bool = True, **headers: str) -> AsyncIterator[Editor]:
+async def editor(
+    server: Live, *, reply: Reply = leave, forms: bool = True, notices: bool = False, **headers: str
+) -> AsyncIterator[Editor]:
     """Connect, and initialize."""
+    able: dict[str, Any] = (FORMS if forms else {}) | ({"session": {"notices": {}}} if notices else {})
     async with server.api.raw.ws_connect("/acp", headers=headers) as socket:
         client = Editor(socket, server.directory, reply)
-        await client.call("initialize", protocolVersion=1, clientCapabilities=FORMS if forms else {})
+        await client.call("initialize", protocolVersion=1, clientCapabilities=able)
         yield client
 
 

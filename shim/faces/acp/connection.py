@@ -24,7 +24,7 @@ from shim.faces.acp.updates import Screen
 from shim.http.operation import Ctx, check, check_unparsed
 from shim.lib import errors
 from shim.lib.complaints import fault
-from shim.lib.errors import InvalidRequest, RequestError, SessionNotFound, ShimError, row_of
+from shim.lib.errors import InvalidRequest, RequestError, SessionElsewhere, SessionNotFound, ShimError, row_of
 from shim.lib.tasks import doer, go_on_for, keep
 from shim.sessions.feed import Listener, SessionChanges
 from shim.stream.frame import to_json
@@ -451,8 +451,11 @@ class Connection:
                 self.sessions.requests.reply_question(request_id, answers)
             else:
                 self._take_choice(ask, ask.request, text(obj(result.get("outcome")).get("optionId")))
-        except ShimError as error:  # another client was first, or another server of a cluster has the session
+        except ShimError as error:  # another client was first, or another server has the session
             log.warning("acp.answer_lost", id=request_id, error=str(error))
+            if isinstance(error, SessionElsewhere):
+                for update in updates.notice(self.view(ask.session_id).screen, "error", error.message):
+                    self.update(ask.session_id, update)
 
     def _take_choice(self, ask: Ask, request: QuestionRequest, option: str) -> None:
         """One of several questions was answered without a form: ask the next one, or pass on all answers."""

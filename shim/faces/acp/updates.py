@@ -279,7 +279,7 @@ def _record(change: SessionChanged, _session: Session, screen: Screen) -> Update
         screen.model = replace(record.model, variant=None) if own else record.model
 
 
-def _notice(screen: Screen, severity: str, words: str) -> Updates:
+def notice(screen: Screen, severity: str, words: str) -> Updates:
     if screen.notices and words:
         yield {"sessionUpdate": "notice", "severity": severity, "title": words}
 
@@ -288,8 +288,8 @@ RENDER: Mapping[type[Any], Callable[[Any, Session, Screen], Updates]] = {
     PartChanged: _part,
     TodosChanged: lambda change, session, screen: iter((plan(change),)),
     SessionChanged: _record,
-    Notice: lambda change, session, screen: _notice(screen, change.level, change.text),
-    PromptFailed: lambda change, session, screen: _notice(screen, "error", change.failure.message),
+    Notice: lambda change, session, screen: notice(screen, change.level, change.text),
+    PromptFailed: lambda change, session, screen: notice(screen, "error", change.failure.message),
 }
 """`render` itself has the row of `TextGrew`. Other changes have no update."""
 

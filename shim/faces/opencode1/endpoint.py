@@ -12,7 +12,7 @@ from shim.faces.opencode1._generated.operations import OPERATIONS
 from shim.http.faces import Face
 from shim.http.operation import SERVICES, HandlerT, mark
 from shim.http.operation import extra as extra_route
-from shim.lib.errors import RequestError, ShimError
+from shim.lib.errors import RequestError, SessionElsewhere, ShimError
 
 FACE = Face("opencode1", errors.render)
 PROMPTING = frozenset(f"session.{name}" for name in ("prompt", "prompt_async", "command", "shell", "init", "summarize"))
@@ -21,7 +21,7 @@ PROMPTING = frozenset(f"session.{name}" for name in ("prompt", "prompt_async", "
 
 def operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
     """Mark a handler of an operation of OpenCode's API document. Raises KeyError for an unknown operation."""
-    return mark(operation_id, OPERATIONS[operation_id], FACE, show_refusal if operation_id in PROMPTING else None)
+    return mark(operation_id, OPERATIONS[operation_id], FACE, show_refusal if operation_id in PROMPTING else show_elsewhere)
 
 
 async def show_refusal(request: web.Request, error: RequestError) -> None:
@@ -30,10 +30,17 @@ async def show_refusal(request: web.Request, error: RequestError) -> None:
     from universal.session.values import Failure
 
     services = request.app[SERVICES]
+    session_id = error.session_id if isinstance(error, SessionElsewhere) else request.match_info["sessionID"]
     with suppress(ShimError):
-        session = await services.sessions.session(request.match_info["sessionID"])
+        session = await services.sessions.session(session_id)
         failed = PromptFailed(Failure(error.message))
         services.sessions.deps.changes.publish((failed,), session, services.clock.now_ms())
+
+
+async def show_elsewhere(request: web.Request, error: RequestError) -> None:
+    """Publish `session.error` if another server has the session: OpenCode's TUI shows no other sign of a refused answer."""
+    if isinstance(error, SessionElsewhere):
+        await show_refusal(request, error)
 
 
 def extra(operation_id: str, method: str, path: str, *, streams: bool = False) -> Callable[[HandlerT], HandlerT]:

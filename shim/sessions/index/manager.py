@@ -83,7 +83,9 @@ class SessionManager:
         self.deps = deps
         self.index = SessionIndex(deps.store)
         self.grants = Grants(deps.clock, deps.ids)
-        self.requests = SessionRequests(self.index, self.grants, deps, lambda session_id: self.others.remotes.find(session_id))
+        self.requests = SessionRequests(
+            self.index, self.grants, deps, lambda id_: self.others.remotes.find(id_), lambda id_: self.others.owner(id_)
+        )
         self.generating = 0
         """Number of running requests of `shim.sessions.prompts.generate`."""
         self._loading: dict[str, asyncio.Task[SessionEntry]] = {}
@@ -396,6 +398,11 @@ class SessionManager:
             return await self.others.state(entry)
         return await self.state(session_id)
 
+    async def need_ours(self, session_id: str) -> None:
+        """Raise SessionElsewhere if another living server has the session. One of a dead server is taken over."""
+        if self.others.owner(session_id) is not None:
+            await self._load(session_id)
+
     async def state(self, session_id: str) -> SessionState:
         """The session's writer. Raises NotFound, SessionElsewhere."""
         entry = await self._load(session_id)
@@ -426,8 +433,7 @@ class SessionManager:
 
         Raises SessionElsewhere, and StoreUnavailable if the turn has ended here and that is not stored, also at a repetition.
         """
-        if (owner := self.others.owner(session_id)) is not None:
-            raise SessionElsewhere(session_id, owner)
+        await self.need_ours(session_id)
         entry = self.index.find(session_id)
         if entry is None or (state := entry.state) is None:
             return
@@ -465,8 +471,7 @@ class SessionManager:
         Returns when that is stored. Raises SessionElsewhere if the session itself belongs to another server, and StoreError.
         """
         self.index.record(session_id)
-        if self.others.owner(session_id) is not None:
-            await self._load(session_id)
+        await self.need_ours(session_id)
         if self.deps.store.ownership.is_shared():
             await self.others.look_now()
         family = self.index.with_all_below(session_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from shim.lib.errors import PermissionNotFound, QuestionNotFound
+from shim.lib.errors import PermissionNotFound, QuestionNotFound, SessionElsewhere
 from shim.sessions.feed import SessionChanges
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.permissions.grants import Grants
@@ -13,6 +13,7 @@ from shim.sessions.permissions.unattended_policy import unattended_policy_of_ses
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
+from shim.store.servers import ServerRef
 from universal.codec import PermissionReply, QuestionReply
 from universal.permissions import DECISIONS
 from universal.session.changes import RequestClosed, RequestOpened
@@ -27,7 +28,7 @@ CLOSED_LIMIT = 100
 class SessionRequests:
     """The open requests of all sessions. It follows the changes of sessions, so that a request is found without a search.
 
-    In: `find_remote`, the last read state of another server's session.
+    In: `find_remote`, the last read state of another server's session; `find_owner`, the other living server that has one.
     """
 
     def __init__(
@@ -35,12 +36,13 @@ class SessionRequests:
         index: SessionIndex,
         grants: Grants,
         deps: SessionDeps,
-        find_remote: Callable[[str], SessionState | None] = lambda _: None,
+        find_remote: Callable[[str], SessionState | None],
+        find_owner: Callable[[str], ServerRef | None],
     ) -> None:
         self._index = index
         self._grants = grants
         self._deps = deps
-        self._find_remote = find_remote
+        self._find_remote, self._find_owner = find_remote, find_owner
         self._open: dict[str, str] = {}
         """Request id -> session id, in the order of the requests."""
         self._closed: deque[tuple[int, Session, RequestClosed]] = deque(maxlen=CLOSED_LIMIT)
@@ -91,7 +93,7 @@ class SessionRequests:
         return sorted(requests, key=lambda pair: pair[1].id)
 
     def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
-        """Answer a permission: `once`, `always` or `reject`. Raises PermissionNotFound."""
+        """Answer a permission: `once`, `always` or `reject`. Raises PermissionNotFound, SessionElsewhere."""
         state, actor = self._owner_of(request_id)
         request = state.session.permissions.get(request_id) if state is not None else None
         if state is None or actor is None or request is None:
@@ -103,7 +105,7 @@ class SessionRequests:
         actor.reply_permission(PermissionReply(request_id, DECISIONS[reply], message))
 
     def reply_question(self, request_id: str, answers: list[list[str]] | None) -> None:
-        """Answer a question with labels for each part, or refuse with None. Raises QuestionNotFound."""
+        """Answer a question with labels for each part, or refuse with None. Raises QuestionNotFound, SessionElsewhere."""
         state, actor = self._owner_of(request_id)
         if state is None or actor is None or request_id not in state.session.questions:
             raise QuestionNotFound(request_id)
@@ -111,8 +113,11 @@ class SessionRequests:
         actor.reply_question(QuestionReply(request_id, answers))
 
     def _owner_of(self, request_id: str) -> tuple[SessionState | None, SessionActor | None]:
-        """The session that waits for an answer, and the actor that takes it."""
-        entry = self._index.find(self._open.get(request_id, ""))
+        """The session that waits for an answer, and the actor that takes it. Raises SessionElsewhere."""
+        session_id = self._open.get(request_id, "")
+        if (owner := self._find_owner(session_id)) is not None:
+            raise SessionElsewhere(session_id, owner)
+        entry = self._index.find(session_id)
         return (entry.state, entry.actor) if entry is not None else (None, None)
 
     def unattended_policy(self, session_id: str) -> UnattendedPolicy:

@@ -53,7 +53,14 @@ def access_of(metadata: Mapping[str, Json], action: str) -> Access | None:
         return None
     patterns, always = strings(request.get("patterns")), strings(request.get("always"))
     details, agent = obj(request.get("metadata")), text(request.get("agent"))
-    return Access(text(request.get("permission"), action), patterns, always, details, agent=agent)
+    tool = tool_of({"tool": action, **metadata}) if agent else ""
+    return Access(text(request.get("permission"), action), patterns, always, details, agent=agent, tool=tool)
+
+
+def tool_of(metadata: Mapping[str, Json]) -> str:
+    """The agent's own name of an MCP server's tool, or of what reads the resources of one; else ""."""
+    name, server = text(metadata.get("tool")), text(obj(metadata.get("input")).get("server"))
+    return name if name.startswith("mcp__") else f"{name} {server}" if "Mcp" in name and server else ""
 
 
 def strings(value: Json) -> tuple[str, ...]:

@@ -29,11 +29,12 @@ DECISIONS: Mapping[str, Decision] = {"once": "accept", "always": "accept_for_ses
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `permission` and `pattern` are wildcard patterns: `*` matches any characters, `?` one."""
+    """One rule. `permission` and `pattern` are wildcard patterns: `*` matches any characters, `?` one. `tool`: of a grant."""
 
     permission: str
     pattern: str
     action: Action
+    tool: str = ""
 
     def to_json(self) -> dict[str, str]:
         """The form of OpenCode's documents: `{permission, pattern, action}`."""
@@ -232,6 +233,7 @@ class Access:
     bases       the directory and the roots of the project: the patterns are files, which a rule may name from each, or absolutely
     walks       folders all of whose files are read: those that a rule forbids are to be looked up as `patterns`
     agent       the only agent to which `always` applies, for a tool that is no tool of OpenCode; "" for all agents
+    tool        the agent's own name of an MCP server's tool (`mcp__SERVER__TOOL`): the only one to which `always` applies
     """
 
     permission: str
@@ -247,6 +249,7 @@ class Access:
     bases: tuple[str, ...] = ()
     walks: tuple[str, ...] = ()
     agent: str = ""
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +263,7 @@ class Policy:
     held    the rules of the configuration when the turn began: what these deny or ask is not allowed before its end
     rule_files  files of agents that hold rules (`ProjectSettingsUse.rule_files`), beside RULE_FILES
     above   the policy of the session whose agent has started this one: the stricter of both counts
+    servers  the MCP servers of the session
     """
 
     defaults: tuple[Rule, ...] = DEFAULT_RULES
@@ -271,16 +275,34 @@ class Policy:
     held: DirectoryRules | None = None
     rule_files: tuple[str, ...] = ()
     above: Policy | None = None
+    servers: tuple[str, ...] = ()
 
     def action(self, access: Access) -> Action | None:
         """Return the action of the rules for an access, or None if no rule concerns it and the agent's mode decides."""
         if self.above is not None:
             return max(replace(self, above=None).action(access), self.above.action(access), key=_STRICTNESS.__getitem__)
-        action = self._action_as_written(access)
+        action = self._for_tool(access)._action_as_written(access)
         if self.held is None or self.held.all == self.config:
             return action
         earlier = replace(self, config=self.held.all, person=self.held.person, held=None)
         return max(action, earlier._action_as_written(access), key=_STRICTNESS.__getitem__)
+
+    def _for_tool(self, access: Access) -> Policy:
+        """Leave out what may be meant for another tool: its grants, and allows for a name that tools of two servers have.
+
+        The tool `c` of the server `a_b` and `b_c` of `a` are both `a_b_c`. An allow for more than one server's tools stays.
+        """
+        grants = tuple([rule for rule in self.grants if rule.tool == access.tool])
+        heads = [f"{served_name(name)}_" for name in self.servers]
+        heads = [head for head in heads if access.permission.startswith(head)]
+        if len(heads) < 2:
+            return self if len(grants) == len(self.grants) else replace(self, grants=grants)
+        is_told = sum(access.tool.startswith((f"mcp__{name}__", f"mcp__{_plain(name)}__")) for name in self.servers) < 2
+        config, session, person = (
+            tuple([rule for rule in rules if rule.action != "allow" or not rule.permission.startswith(min(heads, key=len))])
+            for rules in (self.config, self.session, self.person)
+        )
+        return replace(self, config=config, session=session, person=person, grants=grants if access.tool and is_told else ())
 
     def _action_as_written(self, access: Access) -> Action | None:
         if access.implied and UNREAD_RULES in self.config:  # its call is asked about: once is enough
@@ -412,6 +434,15 @@ class Policy:
             held = told[start:] if self.config != self.person else ()
             rules = _layers(held, self.session_for_agent(), kept=("deny",))
         return rules if self.mode in ("", BUILD, PLAN) else tuple(rule for rule in rules if rule.action != "allow")
+
+
+def served_name(name: str) -> str:
+    """The name of an MCP server, or of its tool behind it (`SERVER__TOOL`), as OpenCode writes it in permissions."""
+    return "_".join(_plain(name).split("__"))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 _STRICTNESS: Mapping[Action | None, int] = {"allow": 0, None: 1, "ask": 2, "deny": 3}

@@ -18,8 +18,8 @@ from universal.events import PermissionData
 from universal.lib.diffs import with_index_header
 from universal.lib.jsonvalue import arr, obj, text
 from universal.lib.paths import is_in, relative
-from universal.opencode_metadata import access_of
-from universal.permissions import Access
+from universal.opencode_metadata import access_of, tool_of
+from universal.permissions import Access, served_name
 from universal.shell import parse_shell_line
 from universal.tools import Row, tools_of
 from universal.tools.cards import JsonObject, permission_of, view_call
@@ -111,6 +111,10 @@ def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access,
         by_kind = _by_identity(agent, text(also["kind"]), view.input, {**meta, "identity": also["title"]}, opaque)
         served = (replace(accesses[-1], permission=name) for name in _served_names(tool))
         accesses = (*(replace(access, implied=True, again=True) for access in (*served, by_kind)), *accesses)
+    if name.startswith("mcp__") or tool == "mcp_resource":
+        raw, call = "_".join(name.split("__")[1:]), accesses[-1]  # Codex leaves the names as they are
+        more = (replace(call, permission=raw, implied=True, again=True),) if raw != served_name(raw) else ()
+        accesses = (*more, *accesses[:-1], replace(call, agent=agent, tool=tool_of({**meta, "tool": name})))
     folds_case, bases = place.folds_case(place.directory), (place.directory, *place.roots, *filter(None, (cwd,)))
     return tuple(
         replace(access, folds_case=folds_case, bases=bases, always=_grant_of(access))

@@ -20,10 +20,13 @@ from universal.lib.diffs import count, hunks, with_index_header
 from universal.lib.jsonvalue import JsonObject, arr, obj, whole
 from universal.lib.paths import relative
 from universal.opencode_metadata import NativeResult, result_of
+from universal.permissions import served_name
 from universal.setup import TOOLS_SERVER
 from universal.tools import tools_of
 
 _OWN = f"mcp__{TOOLS_SERVER}__"
+_NOT_SERVED = frozenset({"apply_patch", "doom_loop", "external_directory", "mcp_resource", "plan_enter", "plan_exit"})
+"""Permissions of other things than MCP servers' tools. Such a tool (`directory` of the server `external`) keeps its own name."""
 PREVIEW_LINES = 20
 REFUSALS_KEY = "refusals"
 """Key in a result's metadata for sentences on what a sandbox has refused the call."""
@@ -81,7 +84,8 @@ def view_call(agent: str, name: str, arguments: JsonObject, todos: Sequence[Json
         if name.startswith("mcp__"):
             own = name.removeprefix(_OWN)
             is_own = own != name and own not in RESULTS  # a name of OpenCode's stands for its tool, with its rules and card
-            return ToolView(own if is_own else "_".join(name.split("__")[1:]), arguments)
+            served = served_name(name.removeprefix("mcp__"))
+            return ToolView(own if is_own else name if served in _NOT_SERVED else served, arguments)
         return ToolView(name, arguments)
     taken = {row.keys[key] for key in arguments if key in row.keys}  # an argument that the tool does not know replaces none
     known = {key: value for key, value in arguments.items() if key in row.keys or key not in taken}

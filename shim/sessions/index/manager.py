@@ -96,7 +96,7 @@ class SessionManager:
         if deps.tapes is not None:
             deps.tapes.watch = lambda tape: lost_turns.watch(self._actor_of(self.index.get(tape.session_id)), tape)
         read = remotes(deps, self.index, self.detached_state, self.requests.note)
-        self.others = OtherServers(deps, self.index, read, self._take_over, self.delete, self.requests)
+        self.others: OtherServers = OtherServers(deps, self.index, read, self._take_over, self.delete, self.requests)
         deps.changes.observe(partial(_end_below, self), (TurnEnded,))
 
     # --- start and stop --------------------------------------------------------------------------------
@@ -574,8 +574,10 @@ class SessionManager:
         config = (state if parent is None or parent.state is None else parent.state).config_at_start
         is_unchanged = config is None or config is self.deps.config_now(directory)
         held = None if is_unchanged else self.deps.config_rules(directory, mode, config)
-        grants = self.grants.rules(directory, state.session.agent)
-        return Policy(defaults, rules.all, session, grants, mode, rules.person, held, self.deps.agents.rule_files, above)
+        grants, files = self.grants.rules(directory, state.session.agent), self.deps.agents.rule_files
+        told = (state if parent is None or parent.state is None else parent.state).session.mcp.get(state.session.agent)
+        servers = tuple(dict.fromkeys((*self.deps.setups.switches(directory, with_project=True), *(told or ()))))
+        return Policy(defaults, rules.all, session, grants, mode, rules.person, held, files, above, servers)
 
     # --- rows -------------------------------------------------------------------------------------------------------
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from shim.lib.clock import Clock
 from shim.lib.ids import Ids
-from universal.permissions import Rule
+from universal.permissions import Access, Rule
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """One allowed pattern in a directory.
 
-    `agent`: the only agent whose calls it allows, or ""; `at_ms`: time of the answer; `updated_ms`: of the last change, or 0.
+    `agent`: the only agent whose calls it allows, or ""; `tool`: the only tool of an MCP server, by the agent's name, or "" for
+    what is none; `at_ms`: time of the answer; `updated_ms`: of the last change, or 0.
     """
 
     id: str
@@ -24,11 +24,12 @@ class Grant:
     at_ms: int
     updated_ms: int = 0
     agent: str = ""
+    tool: str = ""
 
     @property
-    def place(self) -> tuple[str, str, str, str]:
-        """Directory, permission, pattern and agent, which are unique among grants."""
-        return self.directory, self.permission, self.pattern, self.agent
+    def place(self) -> tuple[str, ...]:
+        """Directory, permission, pattern, agent and tool, which are unique among grants."""
+        return self.directory, self.permission, self.pattern, self.agent, self.tool
 
 
 class Grants:
@@ -39,18 +40,15 @@ class Grants:
         self._ids = ids
         self._grants: list[Grant] = []
 
-    def allow(self, directory: str, permission: str, patterns: Iterable[str], agent: str = "") -> None:
-        """Allow these patterns there from now on, for one agent or ("") for all."""
-        now = self._clock.now_ms()
-        new = (Grant(self._ids.new("saved"), directory, permission, pattern, now, agent=agent) for pattern in patterns)
+    def allow(self, directory: str, access: Access) -> None:
+        """Allow there from now on what "always" allows of an access."""
+        now, agent, tool = self._clock.now_ms(), access.agent, access.tool
+        new = (Grant(self._ids.new("saved"), directory, access.permission, one, now, 0, agent, tool) for one in access.always)
         self._grants += new
 
     def rules(self, directory: str, agent: str) -> tuple[Rule, ...]:
-        rules: list[Rule] = []
-        for grant in self._grants:
-            if grant.directory == directory and grant.agent in ("", agent):
-                rules.append(Rule(grant.permission, grant.pattern, "allow"))
-        return tuple(rules)
+        grants = [grant for grant in self._grants if grant.directory == directory and grant.agent in ("", agent)]
+        return tuple([Rule(grant.permission, grant.pattern, "allow", grant.tool) for grant in grants])
 
     def list_grants(self) -> tuple[Grant, ...]:
         return tuple(self._grants)
@@ -61,9 +59,8 @@ class Grants:
         if index is None:
             raise KeyError(id_)
         old = self._grants[index]
-        new = replace(
-            old, permission=permission or old.permission, pattern=pattern or old.pattern, updated_ms=self._clock.now_ms()
-        )
+        new = replace(old, permission=permission or old.permission, pattern=pattern or old.pattern)
+        new = replace(new, updated_ms=self._clock.now_ms(), tool=old.tool if new.permission == old.permission else "")
         if any(grant.place == new.place for grant in self._grants if grant.id != id_):
             raise ValueError(id_)
         self._grants[index] = new

@@ -99,8 +99,7 @@ class SessionRequests:
         if state is None or actor is None or request is None:
             raise PermissionNotFound(request_id)
         if reply == "always":
-            access, directory = request.access, state.session.record.directory
-            self._grants.allow(directory, access.permission, access.always, access.agent)
+            self._grants.allow(state.session.record.directory, request.access)
         state.note_doer(request_id)
         actor.reply_permission(PermissionReply(request_id, DECISIONS[reply], message))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -68,6 +70,14 @@ def accesses(agent: str, outputs: Iterator[Output]) -> tuple[Access, ...]:
     return accesses_of(agent, fact.data, Place("/p"))
 
 
+def claude_tool(server: str, tool: str) -> Iterator[Output]:
+    return claude(f"mcp__{server}__{tool}", server="b", patch="*** Delete File: x")
+
+
+def codex_tool(server: str, tool: str) -> Iterator[Output]:
+    return codex(MCP, serverName=server, message="?", _meta={**CALL, "tool_name": tool})
+
+
 MCP = "mcpServer/elicitation/request"
 MORE = "item/permissions/requestApproval"
 CALL = {"codex_approval_kind": "mcp_tool_call"}
@@ -130,6 +140,23 @@ CASES: dict[str, tuple[str, Any, tuple[str, tuple[str, ...], tuple[str, ...]]]] 
     "claude mcp": ("claude", lambda: claude("mcp__db__get", a=1), ("db_get", ("*",), ("*",))),
     "claude mcp drop": ("claude", lambda: claude("mcp__db__drop", a=1), ("db_drop", ("*",), ("*",))),
     "claude mcp asks": ("claude", lambda: claude_asks("db", "Drop?"), ("db_ask", ("*",), ())),
+    **{
+        f"{agent} {server} {tool}": (agent, partial(call, server, tool), (permission, ("*",), ("*",)))
+        for agent, call in (("claude", claude_tool), ("codex", codex_tool))
+        for server, tool, permission in (
+            ("a_b", "c", "a_b_c"),
+            ("a", "b_c", "a_b_c"),
+            ("a", "resource", "a_resource"),
+            ("A_b", "c", "A_b_c"),
+            ("a-b", "c", "a-b_c"),
+            ("apply", "patch", "mcp__apply__patch"),
+            ("external", "directory", "mcp__external__directory"),
+            ("doom", "loop", "mcp__doom__loop"),
+            ("mcp", "resource", "mcp__mcp__resource"),
+        )
+    },
+    "codex a.b c": ("codex", partial(codex_tool, "a.b", "c"), ("a_b_c", ("*",), ("*",))),
+    "claude resource": ("claude", lambda: claude("ReadMcpResource", server="a", uri="*"), ("a_resource", ("*",), ("*",))),
     "claude unknown": ("claude", lambda: claude("Teleport", a=1), ("Teleport", ("*",), ("*",))),
     "pi extension": ("pi", lambda: pi("deploy"), ("deploy", ("*",), ("*",))),
     "pi wildcard": ("pi", lambda: pi("*"), ("*", ("*",), ())),
@@ -156,11 +183,44 @@ def test_always_allows_no_other_tool() -> None:
     for one, other in permutations(calls, 2):
         *_, granted = calls[one]
         *_, wanted = calls[other]
-        rules = tuple(Rule(granted.permission, pattern, "allow") for pattern in granted.always)
-        same = (granted.permission, granted.patterns) == (wanted.permission, wanted.patterns)
+        rules = tuple(Rule(granted.permission, pattern, "allow", granted.tool) for pattern in granted.always)
+        same = (granted.permission, granted.patterns, granted.tool) == (wanted.permission, wanted.patterns, wanted.tool)
         reached = granted.agent in ("", CASES[other][0])
         if reached and not same:
             assert Policy(grants=rules).action(wanted) != "allow", f"always for {one} allows {other}"
+
+
+@pytest.mark.parametrize(
+    ("servers", "rule", "asked"),
+    [
+        (("a", "a_b"), "a_b_c", True),
+        (("a", "a_b"), "a_b_*", True),
+        (("a", "a_b"), "a_*", True),
+        (("a", "a_b"), "*", False),
+        (("a", "a_b"), "a*", False),
+        (("a",), "a_b_c", False),
+        (("a_b", "other"), "a_*", False),
+        (("a.b", "a_b"), "a_b_c", True),
+        (("a__b", "a"), "a_*", True),
+    ],
+)
+def test_an_allow_for_a_name_of_two_servers_is_asked(servers: tuple[str, ...], rule: str, asked: bool) -> None:
+    """The agents' own names, and those of an agent that tells the joined name alone."""
+    tools = [accesses("claude", claude_tool(server, tool))[-1] for server, tool in (("a_b", "c"), ("a", "b_c"))]
+    for call in (*tools, Access("a_b_c", ("*",))):
+        for policy in (Policy(config=(Rule(rule, "*", "allow"),)), Policy(session=(Rule(rule, "*", "allow"),))):
+            policy = replace(policy, servers=servers)
+            assert policy.action(call) == (None if asked else "allow")
+            grants = (Rule(call.permission, "*", "allow", call.tool),)
+            is_joined = not call.tool or ("a.b" in servers and call.tool == "mcp__a_b__c")
+            assert replace(policy, grants=grants).action(call) == (None if asked and is_joined else "allow")
+        assert Policy(config=(Rule(rule, "*", "deny"),), servers=servers).action(call) == "deny"
+
+
+def test_a_denial_holds_by_the_name_of_a_server_as_it_is_configured() -> None:
+    """OpenCode writes `a.b` as `a_b`; Codex leaves it."""
+    for rule in ("a.b_*", "a_b_*"):
+        assert "deny" in map(Policy(config=(Rule(rule, "*", "deny"),)).action, accesses("codex", codex_tool("a.b", "c")))
 
 
 @pytest.mark.parametrize("title", ["Developer: Shell", "Terminal", ""])

@@ -7,6 +7,7 @@ import pytest
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.sessions.permissions.grants import Grants
+from universal.permissions import Access
 
 
 @pytest.fixture
@@ -16,8 +17,18 @@ def grants() -> Grants:
 
 
 def test_a_change_that_would_double_a_rule_is_refused(grants: Grants) -> None:
-    grants.allow("/here", "bash", ["git push *", "git fetch *"])
-    grants.allow("/there", "bash", ["git pull *"])
+    grants.allow(
+        "/here",
+        Access(
+            "bash",
+            (),
+            (
+                "git push *",
+                "git fetch *",
+            ),
+        ),
+    )
+    grants.allow("/there", Access("bash", (), ("git pull *",)))
     push, fetch, pull = grants.list_grants()
     with pytest.raises(ValueError):
         grants.change(push.id, None, "git fetch *")
@@ -26,7 +37,7 @@ def test_a_change_that_would_double_a_rule_is_refused(grants: Grants) -> None:
 
 
 def test_a_change_to_what_it_says_already_is_fine(grants: Grants) -> None:
-    grants.allow("/here", "bash", ["git push *"])
+    grants.allow("/here", Access("bash", (), ("git push *",)))
     [rule] = grants.list_grants()
     assert grants.change(rule.id, "bash", "git push *").place == rule.place
 
@@ -37,7 +48,7 @@ def test_an_unknown_rule_cannot_be_changed(grants: Grants) -> None:
 
 
 def test_a_grant_of_one_agent_is_none_of_another(grants: Grants) -> None:
-    grants.allow("/here", "other", ["Deploy"], "goose")
-    grants.allow("/here", "bash", ["ls *"])
+    grants.allow("/here", Access("other", (), ("Deploy",), agent="goose"))
+    grants.allow("/here", Access("bash", (), ("ls *",)))
     assert [rule.permission for rule in grants.rules("/here", "goose")] == ["other", "bash"]
     assert [rule.permission for rule in grants.rules("/here", "gemini")] == ["bash"]

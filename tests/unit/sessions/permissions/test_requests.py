@@ -48,6 +48,23 @@ async def test_a_permission_is_asked_answered_and_remembered(w: World) -> None:
     w.agent.end_turn()
 
 
+async def test_always_for_a_tool_is_none_for_another_servers_tool_of_the_same_name(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "c1")
+    first = w.agent.ask("c1", "mcp__a_b__c", x=1)
+    assert [row["permission"] for row in permissions(w.manager)] == ["a_b_c"]
+    w.manager.requests.reply_permission(first, "always")
+    again = w.agent.ask("c1", "mcp__a_b__c", x=2)
+    assert PermissionReply(again, "accept") in w.agent.commands
+    w.agent.ask("c1", "mcp__a__b_c", x=1)
+    assert [row["permission"] for row in permissions(w.manager)] == ["a_b_c"]
+    w.agent.result("c1")
+    w.agent.complete(message, "")
+    w.agent.end_turn()
+
+
 async def test_rules_of_the_session_and_the_config_answer_for_the_person(w: World) -> None:
     session = w.session(permission=[{"permission": "question", "pattern": "*", "action": "deny"}])
     w.rules.append(Rule("bash", "rm *", "deny"))

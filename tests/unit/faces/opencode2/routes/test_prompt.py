@@ -13,6 +13,7 @@ from shim.lib.clock import ManualClock
 from shim.lib.errors import InvalidRequest
 from shim.lib.ids import Ids
 from shim.sessions.permissions.grants import Grants
+from universal.permissions import Access
 from universal.session.values import File
 from universal.turn import DispatchPrompt, Input, PromptsCancelled, TurnMachine
 
@@ -114,8 +115,18 @@ def test_a_withdrawn_prompt_is_neither_dispatched_nor_cancelled() -> None:
 def test_a_lasting_grant_is_of_one_directory() -> None:
     clock = ManualClock()
     grants = Grants(clock, Ids(clock))
-    grants.allow("/a", "bash", ["git *", "ls *"])
-    grants.allow("/b", "edit", ["*"])
+    grants.allow(
+        "/a",
+        Access(
+            "bash",
+            (),
+            (
+                "git *",
+                "ls *",
+            ),
+        ),
+    )
+    grants.allow("/b", Access("edit", (), ("*",)))
     assert [rule.pattern for rule in grants.rules("/a", "claude")] == ["git *", "ls *"]
     first = grants.list_grants()[0]
     assert first.id.startswith("psv_")

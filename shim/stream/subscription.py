@@ -1,7 +1,7 @@
 """A reader of an event stream: its queues of frames, the rule by which a slow reader is cut off, and whose turn it is to write.
 
 A reader has two queues: the opening (greeting and replay, bounded by the ring), then live frames, bounded here. A reader over a
-bound is judged after one turn of the event loop, so that a burst within one callback does not count. Pieces of text are joined
+bound is judged a second later, because a large frame (an image) takes so long to a client far away. Pieces of text are joined
 first; only if that does not help, the reader is dropped.
 """
 
@@ -27,10 +27,11 @@ JUDGED_FACTOR = 0.75
 
 
 class Bounds(NamedTuple):
-    """Maximum frames and bytes that wait for a reader."""
+    """Maximum frames and bytes that wait for a reader, beside the largest frame; seconds until a reader over them is judged."""
 
     frames: int = 1024
     bytes: int = 4 * 1024 * 1024
+    grace_s: float = 1.0
 
 
 class State(StrEnum):
@@ -71,7 +72,8 @@ class Subscription:
         self._closed = closed
         self._opening = deque(batches(compact(opening) if encoder.joins else opening, encoder.layout))
         self._live: deque[Batch] = deque()
-        self._frames = self._bytes = 0
+        self._frames = self._bytes = self._largest = 0
+        """Of the live queue: frames, bytes, and the bytes of the largest batch since it was empty."""
         self._is_urgent = True
         self._is_judged_soon = False
         self._waiter: asyncio.Future[None] | None = None
@@ -145,20 +147,21 @@ class Subscription:
         self._forget()
 
     def put(self, batch: Batch) -> None:
-        """Queue live frames. Never waits. A reader that is too far behind is dropped, now or after a turn of the loop."""
+        """Queue live frames. Never waits. A reader that is too far behind is dropped, now or when it is judged."""
         if self.state is not State.OPEN:
             return
         self._frames += len(batch.frames)
         self._bytes += len(batch.data)
-        over = self._frames > 1 and self._is_over(1)
+        self._largest = max(self._largest if self._live else 0, len(batch.data))
         self._live.append(batch)
+        over = self._is_over(1)
         self._quiet.clear()
         if over and self._is_over(HARD_FACTOR):
             self.drop()
             return
         if over and not self._is_judged_soon:
             self._is_judged_soon = True
-            asyncio.get_running_loop().call_soon(self._judge)
+            asyncio.get_running_loop().call_later(self._bounds.grace_s, self._judge)
         if batch.urgent or over or self._bytes > CHUNK_BYTES:
             self._is_urgent = True
             self._wake()
@@ -215,9 +218,9 @@ class Subscription:
             self.drop()
 
     def _is_over(self, factor: float) -> bool:
-        """Whether more than `factor` times the bounds waits. One frame alone is never too much."""
-        frames, size = self._bounds
-        return self._frames > 1 and (self._frames > frames * factor or self._bytes > size * factor)
+        """Whether more than `factor` times the bounds waits beside the largest batch: one large frame is never too much."""
+        frames, size, _ = self._bounds
+        return self._frames > frames * factor or self._bytes - self._largest > size * factor
 
     def _pop(self) -> list[Batch]:
         if self.state in (State.CLOSED, State.DROPPED):

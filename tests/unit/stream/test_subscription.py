@@ -22,7 +22,13 @@ from tests.unit.stream.reading import (
     subscribe,
 )
 
-SMALL = HubBounds(reader=Bounds(frames=10, bytes=5_000))
+SMALL = HubBounds(reader=Bounds(frames=10, bytes=5_000, grace_s=0))
+
+
+async def judgement() -> None:
+    """Wait until a reader over its bounds was judged."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
 
 def types(found: list[ReceivedFrame]) -> list[str]:
@@ -39,6 +45,7 @@ async def test_a_slow_reader_is_dropped_and_the_others_get_everything() -> None:
             hub.publish(numbered_event(number))
             for reader, seen in zip(good, got, strict=True):
                 seen += await drain(reader)
+            await judgement()
     assert slow.state is State.DROPPED
     assert slow.over
     assert await slow.take() == []
@@ -51,7 +58,7 @@ async def test_a_slow_reader_is_dropped_and_the_others_get_everything() -> None:
         reader.close()
 
 
-async def test_a_burst_within_one_callback_is_not_held_against_a_reader() -> None:
+async def test_a_burst_within_the_grace_is_not_held_against_a_reader() -> None:
     hub = make_hub(SMALL)
     reader = subscribe(hub, scope=None)
     await drain(reader)
@@ -75,17 +82,29 @@ async def test_far_too_much_is_too_much_at_once() -> None:
     assert reader.pending == (0, 0)
 
 
-async def test_bytes_count_too_but_one_large_frame_passes() -> None:
+@pytest.mark.parametrize(("large", "state"), [(1, State.OPEN), (2, State.DROPPED)])
+async def test_bytes_count_beside_the_largest_frame(large: int, state: State) -> None:
     hub = make_hub(SMALL)
     reader = subscribe(hub, scope=None)
-    hub.publish(numbered_event(1, "/p", project="x"))
     await drain(reader)
-    hub.publish(OpenCodeEvent("test.said", {"n": 2, "x": "y" * 60_000}))
-    await asyncio.sleep(0)
-    assert reader.state is State.OPEN
+    for number in range(large):
+        hub.publish(OpenCodeEvent("test.said", {"n": number, "x": "y" * 8_000}))
     hub.publish(numbered_event(3))
-    await asyncio.sleep(0)
-    assert reader.state is State.DROPPED
+    await judgement()
+    assert reader.state is state
+    reader.close()
+
+
+async def test_a_reader_that_takes_large_frames_within_the_grace_is_not_slow() -> None:
+    hub = make_hub(HubBounds(reader=Bounds(frames=10, bytes=5_000)))
+    reader = subscribe(hub, scope=None)
+    await drain(reader)
+    for number in range(4):
+        hub.publish(OpenCodeEvent("test.said", {"n": number, "x": "y" * 8_000}))
+    await judgement()
+    assert numbers(await drain(reader)) == [0, 1, 2, 3]
+    assert reader.state is State.OPEN
+    reader.close()
 
 
 async def test_text_of_a_slow_reader_is_joined_before_it_is_dropped() -> None:
@@ -96,7 +115,7 @@ async def test_text_of_a_slow_reader_is_joined_before_it_is_dropped() -> None:
         piece = f"{number} "
         text += piece
         hub.publish(delta(piece))
-        await asyncio.sleep(0)
+        await judgement()
     assert reader.state is State.OPEN
     assert reader.pending[0] <= 10
     found = [got for got in await drain(reader) if got.type == "message.part.delta"]
@@ -109,7 +128,7 @@ async def test_heartbeats_count_too() -> None:
     reader = subscribe(hub, scope=None)
     for _ in range(12):
         reader.send_heartbeat()
-        await asyncio.sleep(0)
+        await judgement()
     assert reader.state is State.DROPPED
 
 

@@ -28,6 +28,8 @@ COST_ROUNDING = 1e-9
 INTERRUPTED = "Tool execution aborted"
 """Native OpenCode's error of a call that was aborted. The TUI draws an error with these words as refused, not as failed."""
 NO_RESULT = "The agent went on without a result for this tool call."
+NO_PROMPT = values.Text("", "The agent has begun this by itself, or does not tell what it was asked.", synthetic=True)
+"""The text of a prompt that nobody knows. Clients show answers below their prompts, and not this text."""
 PERSONS_COMMAND = "shell"
 """`metadata.origin` of items that are a person's shell command."""
 
@@ -235,19 +237,18 @@ class Transcript:
         parent = self.parent_id
         if auto:
             number = self.ids.next(at_ms)
-            self.parent_id = self._compaction_prompt(number, at_ms)
+            self.parent_id = self._unasked_prompt(values.CompactionMark("", auto=True), at_ms)
+            self.prompt_of_item[f"{self.session.id}:compaction:{number}"] = self.parent_id
         self.compaction_id = self._new_assistant(at_ms, None, compacts=True).info.id
         self.parent_id = parent
 
-    def _compaction_prompt(self, number: int, at_ms: int) -> str:
-        """Add the prompt of a compaction that nobody asked for, and return its id. Its ids depend on the journal alone."""
-        record = self.session.record
-        info = values.UserInfo(self._id("msg", at_ms), at_ms, record.mode or "build", self.model())
+    def _unasked_prompt(self, part: values.Part, at_ms: int) -> str:
+        """Add a prompt that nobody wrote, for an answer to stand under: its id, which depends on the journal alone."""
+        info = values.UserInfo(self._id("msg", at_ms), at_ms, self.session.record.mode or "build", self.model())
         message = Message(info, is_said=True, is_over=True)
         self.session.add(message)
-        self.prompt_of_item[f"{self.session.id}:compaction:{number}"] = info.id
         self._emit(MessageChanged(info))
-        self._put(message, values.CompactionMark(self._id("prt", at_ms), auto=True), at_ms)
+        self._put(message, replace(part, id=self._id("prt", at_ms)), at_ms)
         message.known_by.add(self.session.agent)
         return info.id
 
@@ -267,14 +268,14 @@ class Transcript:
     def _new_assistant(self, at_ms: int, item: Item | None, *, compacts: bool = False) -> Message:
         self.close_step(at_ms)
         record = self.session.record
-        parent = self.parent_id or self.session.last_user()
-        prompt = self.session.messages.get(parent or "")
+        parent = self.parent_id or self.session.last_user() or self._unasked_prompt(NO_PROMPT, at_ms)
+        prompt = self.session.messages.get(parent)
         user = prompt.info if prompt is not None else None
         mode = "compaction" if compacts else user.mode if user is not None else record.mode or "build"
         model = user.model if user is not None else self.model()
         message_id = self._id("msg", at_ms)
         place = record.directory
-        info = values.StepInfo(message_id, parent or self._id("msg", at_ms), at_ms, mode, model, place, place, compacts=compacts)
+        info = values.StepInfo(message_id, parent, at_ms, mode, model, place, place, compacts=compacts)
         message = Message(info)
         is_persons = item is not None and obj(item.metadata).get("origin") == PERSONS_COMMAND
         if not self._is_own:
@@ -613,8 +614,8 @@ class Transcript:
             message = self.session.messages.get(self.turn_messages[-1])
             info = message.info if message is not None else None
             if isinstance(info, values.StepInfo):
-                if info.compacts and info.error is not None:
-                    return  # a compaction that has its own error already
+                if info.compacts and info.error is not None and info.parent_id == self.parent_id:
+                    return  # the compaction that was asked for has its own error already
                 if info.parent_id != self.parent_id or info.compacts or info.error is not None:
                     message = None
         if message is None:

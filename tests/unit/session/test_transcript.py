@@ -1,4 +1,7 @@
-"""Calls whose id the model server uses again: each has its card, its output and its permission. Plans: each is shown once."""
+"""Calls whose id the model server uses again: each has its card, its output and its permission. Plans: each is shown once.
+
+Answers stand below a prompt that exists, and each prompt that fails has its error.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 
 from universal.events import (
+    ErrorData,
     EventType,
     ItemData,
     PermissionData,
@@ -18,10 +22,10 @@ from universal.events import (
     TurnData,
     UniversalEvent,
 )
-from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
+from universal.items import Item, ItemKind, ItemRole, ItemStatus, StatusPart, TextPart, ToolCallPart, ToolResultPart
 from universal.session.reducer import Reducer
 from universal.session.transcript import NO_RESULT
-from universal.session.values import Text, ToolCall
+from universal.session.values import StepInfo, Text, ToolCall
 
 
 class Story:
@@ -159,3 +163,51 @@ def test_a_plan_that_no_message_can_show_stands_in_its_question() -> None:
     story.turn(phase="started")
     asks(story)
     assert story.reducer.session.questions["q"].questions[0].question == f"{PLAN}\nProceed?"
+
+
+def prompt(story: Story, words: str) -> str:
+    """Dispatch a prompt in a new turn; the id of its message."""
+    item = Item(
+        item_id="prompt", kind=ItemKind.MESSAGE, role=ItemRole.USER, status=ItemStatus.COMPLETED, content=(TextPart(text=words),)
+    )
+    story.write(EventType.ITEM_COMPLETED, ItemData(item=item))
+    story.turn(phase="started")
+    status(story, "prompt", state="handed", item_id="prompt", agent="codex")
+    return story.reducer.transcript.prompt_of_item["prompt"]
+
+
+def status(story: Story, label: str, **metadata: Any) -> None:
+    part = StatusPart(label=label, detail=metadata.pop("detail", None))
+    item = Item(item_id=label, kind=ItemKind.STATUS, status=ItemStatus.COMPLETED, content=(part,), metadata=metadata)
+    story.write(EventType.ITEM_COMPLETED, ItemData(item=item))
+
+
+@pytest.mark.parametrize(("words", "is_asked"), [("Go on.", False), ("/compact", True)])
+def test_a_prompt_whose_compaction_has_failed_has_its_own_error(words: str, is_asked: bool) -> None:
+    story = Story()
+    asked = prompt(story, words)
+    status(story, "compaction", phase="started")
+    status(story, "compaction", phase="failed", detail="It cannot be compacted.")
+    story.write(EventType.ERROR, ErrorData(message="The prompt is too long."))
+    story.turn(phase="ended")
+    infos = [message.info for message in story.reducer.session.messages.values()]
+    errors = [(info.parent_id == asked, info.error.message) for info in infos if isinstance(info, StepInfo) and info.error]
+    own = [] if is_asked else [(True, "The prompt is too long.")]
+    assert errors == [(is_asked, "It cannot be compacted."), *own]
+
+
+def test_an_answer_to_no_prompt_stands_below_one_that_says_so() -> None:
+    story = Story()
+    story.turn(phase="started")
+    story.call("call_0", "one", "echo 1")
+    story.result("call_0", "result", "out 1")
+    message = Item(item_id="text", kind=ItemKind.MESSAGE, role=ItemRole.ASSISTANT, status=ItemStatus.COMPLETED,
+                   content=(TextPart(text="Done."),))  # fmt: skip
+    story.write(EventType.ITEM_COMPLETED, ItemData(item=message))
+    story.turn(phase="ended")
+    messages = list(story.reducer.session.messages.values())
+    assert [message.is_user for message in messages] == [True, False, False]
+    assert {info.parent_id for message in messages if isinstance(info := message.info, StepInfo)} == {messages[0].info.id}
+    (part,) = messages[0].parts.values()
+    assert isinstance(part, Text)
+    assert part.synthetic, "clients show the answers, and not this text"

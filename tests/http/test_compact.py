@@ -97,12 +97,13 @@ async def test_init_asks_the_agent_for_agents_md(server: Live) -> None:
     await server.api.post(f"/session/{session}/init", MODEL, status=400)
 
 
-async def test_a_failed_compaction_is_reported_once(server: Live) -> None:
+async def test_a_failed_compaction_and_its_prompt_have_an_error_each(server: Live) -> None:
     _, fold = await server.turn("compact fail")
     assert len(fold.errors) == 1
-    *_, summary = fold.wire()
-    assert [m["info"]["role"] for m in fold.wire()] == ["user", "user", "assistant"]
-    assert (summary["info"]["summary"], "error" in summary["info"]) == (True, True)
+    prompt, mark, summary, answer = [message["info"] for message in fold.wire()]
+    assert (summary["summary"], summary["parentID"], answer["parentID"]) == (True, mark["id"], prompt["id"])
+    assert "error" in summary
+    assert answer["error"] == fold.errors[0], "a client that reads later knows why, too"
 
 
 async def test_the_agents_command_is_the_same_and_not_offered_twice(server: Live) -> None:

@@ -208,10 +208,13 @@ class ClaudeCodec(kit.LineCodec[Context]):
         return self._settings.request({"subtype": "interrupt"} | ({"cancel_queued": True} if self._turns.has_offers else {}))
 
     def _interrupt(self) -> Iterator[Output]:
-        """Interrupt first: that ends background agents silently. After `stop_task` alone, Claude reports on them."""
+        """Interrupt first: that ends background agents silently. After `stop_task` alone, Claude reports on them.
+
+        What goes on since an earlier turn (a server) goes on, unless Claude has begun this turn by itself.
+        """
         if self._turns.interrupt():
             yield self._interrupt_request()
-        for task_id in self._crew.background():
+        for task_id in self._crew.background() if self._turns.is_woken else self._crew.work_of_turn():
             yield self._settings.request({"subtype": "stop_task", "task_id": task_id})
 
     # --- lines ----------------------------------------------------------------------------------------
@@ -546,7 +549,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         elif status == "compacting":
             yield from self._notes.on_compacting(msg)
         elif get_text(msg, "compact_result"):
-            yield from self._notes.compact_result(msg)
+            yield from self._notes.compact_result(msg, is_stopping=self._turns.is_stopping)
         yield from self._on_mode(msg)
 
     def _on_mode(self, msg: Msg) -> Iterator[Output]:

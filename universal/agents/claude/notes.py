@@ -95,10 +95,12 @@ class Notes:
         )
         yield Fact(EventType.ITEM_STARTED, ItemData(item=self._compaction), raw=msg)
 
-    def compact_result(self, msg: Msg) -> Iterator[Fact]:
-        """`compact_result`: a failure ends the compaction. After a success, `compact_boundary` follows."""
+    def compact_result(self, msg: Msg, *, is_stopping: bool) -> Iterator[Fact]:
+        """`compact_result`: a failure, whose reason may be a code, ends the compaction. `compact_boundary` follows a success."""
         if get_text(msg, "compact_result") == "failed":
-            yield from self.end_compaction(msg, failure=get_text(msg, "compact_error") or "The compaction failed")
+            why = get_text(msg, "compact_error")
+            failure = why if " " in why else f"Claude Code could not compact the conversation ({why or 'without a reason'})."
+            yield from self.end_compaction(msg, failure="" if is_stopping else failure)
         else:
             self._compacted = True
 

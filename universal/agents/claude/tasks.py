@@ -35,6 +35,8 @@ class _Task:
     agent: bool
     ambient: bool
     raw: Msg
+    is_earlier: bool = False
+    """It is a command that goes on since an earlier turn, so that the abort of another one does not end it."""
 
 
 @dataclass(slots=True)
@@ -71,8 +73,12 @@ class Crew:
         return self._children[key].transcript if key in self._children else main
 
     def background(self) -> list[str]:
-        """Ids of live tasks whose call has returned. An interrupt does not end all of them."""
+        """Ids of live tasks whose call has returned."""
         return [task.task_id for task in self._tasks.values() if not task.ambient and task.call_id not in self.calls]
+
+    def work_of_turn(self) -> list[str]:
+        """Those of `background` that the running turn has begun."""
+        return [task_id for task_id in self.background() if not self._tasks[task_id].is_earlier]
 
     def live_work(self) -> list[str]:
         tasks = (self._tasks[task_id] for task_id in self.background())
@@ -168,6 +174,8 @@ class Crew:
 
     def settle(self, raw: Msg) -> Iterator[Output]:
         """End children without a live task, because the CLI is idle."""
+        for task in self._tasks.values():
+            task.is_earlier = not task.agent
         live = {task.call_id for task in self._tasks.values()} | set(self.calls)
         for key in [key for key, child in self._children.items() if child.active]:
             aliases = {call_id for call_id, child_key in self._keys.items() if child_key == key} | {key}

@@ -122,6 +122,11 @@ class Turns:
         self._in_flight = False
 
     @property
+    def is_woken(self) -> bool:
+        """Whether the CLI works by itself, on no prompt."""
+        return self._woken and not self._prompts
+
+    @property
     def is_stopping(self) -> bool:
         """True after an interrupt, until the interrupted work has ended."""
         return self._stopping

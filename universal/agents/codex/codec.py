@@ -16,7 +16,7 @@ from universal.agents.codex import wire
 from universal.agents.codex.asks import Asks
 from universal.agents.codex.settings import CLIENT, Settings
 from universal.agents.codex.speech import Context, Thread
-from universal.agents.codex.tools import Display, agent_name, read_plan
+from universal.agents.codex.tools import Display, agent_name, bare_command, read_plan
 from universal.agents.codex.turns import COMPACT_METHOD, RENAME, Turns
 from universal.agents.codex.wire import NAME, Msg
 from universal.codec import Fact, IdFactory, Output, PermissionReply, Prompt, QuestionReply, SetTimer, Signal, Stop, WriteLine
@@ -50,6 +50,10 @@ class CodexCodec(kit.BaseCodec[Context]):
         self._limits = PlanLimits()
         self._warnings = set[str]()
         self._turns = Turns(self._rpc, self._settings, self._main)
+        self._commands: dict[str, str] = {}
+        """Commands that run: item -> its words. Codex tells the end of one also after its turn."""
+        self._earlier = frozenset[str]()
+        """Those that have run since an earlier turn."""
 
     # --- start ----------------------------------------------------------------------------------------
 
@@ -111,6 +115,10 @@ class CodexCodec(kit.BaseCodec[Context]):
     @property
     def mode(self) -> str:
         return self._settings.mode
+
+    def live_work(self) -> list[str]:
+        open_calls = {id_ for thread in (self._main, *self._children.values()) for id_ in thread.calls}
+        return [title for id_, title in self._commands.items() if id_ not in open_calls]
 
     # --- lines ----------------------------------------------------------------------------------------
 
@@ -174,6 +182,11 @@ class CodexCodec(kit.BaseCodec[Context]):
             yield from self._turns.thread_begun()
         elif response.method == wire.READ_METHOD:
             yield from self._on_thread_read(response.id, obj(result.get("thread")), response.raw)
+        elif response.method == wire.LIST_METHOD:
+            for row in map(obj, arr(result.get("data"))):
+                if get_text(row, "itemId") not in self._earlier:
+                    params = {"threadId": self._main.thread_id, "processId": row.get("processId")}
+                    yield WriteLine(self._rpc.request(wire.END_METHOD, params)[1])
         elif response.method == "turn/start":
             yield from self._turns.turn_accepted(response.id, get_text(obj(result.get("turn")), "id"))
 
@@ -182,7 +195,10 @@ class CodexCodec(kit.BaseCodec[Context]):
         if method == RENAME:
             self._ctx.ignore("a title, refused")
             return
-        if method in ("turn/interrupt", "thread/backgroundTerminals/clean"):
+        if method == wire.LIST_METHOD:  # an older version
+            yield self._end_commands(self._main)
+            return
+        if method in ("turn/interrupt", wire.CLEAN_METHOD, wire.END_METHOD):
             self._ctx.ignore(f"{method}, refused")
             self._turns.interrupt_refused()
             return
@@ -262,6 +278,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         turn_id = get_text(obj(params.get("turn")), "id")
         if self._is_main(params):
             self._main.begin_turn(turn_id)
+            self._earlier = frozenset(self._commands)
             yield from self._turns.on_turn_started(turn_id)
             return
         thread_id = get_text(params, "threadId")
@@ -284,7 +301,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         interrupted = status == "interrupted"
         thread.read_id = None
         yield from self._not_over(params)
-        running = any(call.source.get("type") == "commandExecution" for call in thread.calls.values())
+        begun = self._commands.keys() - self._earlier if thread is self._main else self._commands.keys() & thread.calls.keys()
         yield from self._asks.close(thread)
         yield from thread.close(raw, interrupted=interrupted or status == "failed")
         error = None
@@ -297,12 +314,18 @@ class CodexCodec(kit.BaseCodec[Context]):
                 error["details"]["resets_at"] = self._limits.resets_at
             yield kit.error_fact(error, raw, thread.child)
         thread.error = {}
-        if interrupted and running:  # Codex lets a command run on after an interrupt
-            yield WriteLine(self._rpc.request("thread/backgroundTerminals/clean", {"threadId": thread.thread_id})[1])
+        if interrupted and begun:  # Codex lets a command run on after an interrupt, and tells of its end no more
+            for id_ in begun:
+                del self._commands[id_]
+            yield self._end_commands(thread, wire.LIST_METHOD if thread is self._main and self._commands else wire.CLEAN_METHOD)
         if thread.child is None:
             yield from self._turns.on_turn_completed(get_text(turn, "id"), error, aborted=interrupted and error is None)
         else:
             yield from self._turns.child_completed(thread, error, aborted=interrupted)
+
+    def _end_commands(self, thread: Thread, method: str = wire.CLEAN_METHOD) -> Output:
+        """End the commands of a thread, or ask which there are, because those of earlier turns (a server) go on."""
+        return WriteLine(self._rpc.request(method, {"threadId": thread.thread_id})[1])
 
     # --- other signs of an end ------------------------------------------------------------------------
 
@@ -402,10 +425,14 @@ class CodexCodec(kit.BaseCodec[Context]):
         if thread is None:
             self._ctx.ignore("item/started outside of its turn")
             return
-        yield from thread.on_item_started(obj(params.get("item")), raw)
+        item = obj(params.get("item"))
+        if get_text(item, "type") == "commandExecution":
+            self._commands[get_text(item, "id")] = bare_command(item)
+        yield from thread.on_item_started(item, raw)
 
     def _on_item_completed(self, params: Msg, raw: Msg) -> Iterator[Output]:
         thread, item = self._current(params), obj(params.get("item"))
+        self._commands.pop(get_text(item, "id"), None)
         if thread is None:
             self._ctx.ignore("item/completed outside of its turn")
             return

@@ -230,6 +230,7 @@ def retry_of(error: Msg) -> tuple[str, dict[str, Json]]:
 RESTING = frozenset({"idle", "systemError", "notLoaded"})
 """Statuses of a thread without a running turn. `systemError` means that its turn has failed."""
 READ_METHOD = "thread/read"
+CLEAN_METHOD, LIST_METHOD, END_METHOD = (f"thread/backgroundTerminals/{name}" for name in ("clean", "list", "terminate"))
 ENDS: dict[str, kit.Sign] = {
     "turn/completed": kit.Sign("the end itself, with its status and its error"),
     "thread/status/changed": kit.Sign("a status of RESTING; `active` takes it back", kit.END_S),

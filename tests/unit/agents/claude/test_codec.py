@@ -569,6 +569,37 @@ def test_an_older_claude_that_knows_no_preparation_is_asked_nothing_more() -> No
     assert respond(codec, draft, subtype="error", error="Unsupported control request subtype") == []
 
 
+@pytest.mark.parametrize(("is_own", "ends"), [(False, []), (True, ["t1"])])
+def test_an_abort_leaves_the_commands_of_earlier_turns_unless_claude_works_by_itself(is_own: bool, ends: list[str]) -> None:
+    story = Story()
+    story.prompts()
+    call = tool_use("toolu_1", "Bash", command="npm start", run_in_background=True)
+    story.hears(state("running"), init(), assistant(call), task_started("t1", "toolu_1", kind="local_bash"))
+    story.hears(tool_result("toolu_1", "Running in the background."), result(), state("idle"))
+    if not is_own:
+        story.prompts()
+    story.hears(state("running"), init())
+    assert [request.get("task_id") for request in requests(story.does(Interrupt()))] == [None, *ends]
+
+
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [
+        ("too_few_groups", "Claude Code could not compact the conversation (too_few_groups)."),
+        ("Not enough messages to compact.", "Not enough messages to compact."),
+    ],
+)
+def test_a_failed_compaction_has_a_sentence_for_its_reason(why: str, words: str) -> None:
+    story = Story()
+    story.prompts()
+    status: Msg = {"type": "system", "subtype": "status"}
+    story.hears(state("running"), init(), {**status, "status": "compacting"})
+    story.hears({**status, "status": None, "compact_result": "failed", "compact_error": why})
+    (item,) = story.items(ItemKind.STATUS)
+    assert item.status_part is not None
+    assert item.status_part.detail == words
+
+
 def test_background_tasks_are_live_work_until_claude_lists_them_no_more() -> None:
     story = Story()
     story.prompts()

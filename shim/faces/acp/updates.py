@@ -280,6 +280,7 @@ def _record(change: SessionChanged, _session: Session, screen: Screen) -> Update
 
 
 def notice(screen: Screen, severity: str, words: str) -> Updates:
+    """A notice for the person, if the client shows such."""
     if screen.notices and words:
         yield {"sessionUpdate": "notice", "severity": severity, "title": words}
 

@@ -340,7 +340,8 @@ class AgentDirectory:
         if has_offer is not None and not has_offer.is_set():
             self._ask_late(name)
             with suppress(TimeoutError):
-                await asyncio.wait_for(has_offer.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await has_offer.wait()
         agent = self._agents.get(name)
         return agent if agent is not None and not agent.located.why else None
 

@@ -113,7 +113,8 @@ class Logins:
                     login.heard.clear()
                     await login.heard.wait()
             with suppress(TimeoutError):
-                await asyncio.wait_for(login.over.wait(), SETTLE_S)
+                async with asyncio.timeout(SETTLE_S):
+                    await login.over.wait()
         except (OSError, TimeoutError) as error:
             await self.cancel(spec.name)
             raise InvalidRequest(f"{self._name(agent)} has shown no link: {login.words or error or 'it was silent'}.") from error

@@ -94,7 +94,8 @@ async def start(environ: Mapping[str, str] | None = None) -> HiddenServer:
         stderr=STDOUT,
     )
     try:
-        url = await asyncio.wait_for(_wait_for_listening(process, binary), START_S)
+        async with asyncio.timeout(START_S):
+            url = await _wait_for_listening(process, binary)
     except (TimeoutError, AgentStartFailed, asyncio.CancelledError) as error:
         await _end(process, scratch)
         if isinstance(error, TimeoutError):
@@ -133,7 +134,8 @@ async def _end(process: Process, scratch: str) -> None:
     if process.stdin is not None:
         process.stdin.close()
     with suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), STOP_S)
+        async with asyncio.timeout(STOP_S):
+            await process.wait()
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()

@@ -294,6 +294,15 @@ OF_A_CLUSTER = frozenset({"cluster", "peers", "placement", "relay", "remotes", "
 """Names of what the core has always, in a form for a server alone or for a cluster."""
 
 
+def loses_cancellations(_: str, text: str) -> list[str]:
+    """Uses of `asyncio.wait_for`: Python 3.11 loses a cancellation that comes at the moment in which what it awaits is over."""
+    return [
+        ast.unparse(node)
+        for node in nodes_of(text)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "asyncio.wait_for"
+    ]
+
+
 def asks_for_a_cluster(name: str, text: str) -> list[str]:
     """Questions whether there is a cluster. `Settings.has_cluster` alone asks it; all else has an interface."""
     if name.startswith("shim/cluster/"):
@@ -335,6 +344,7 @@ RULES: dict[str, tuple[Rule, Iterable[str]]] = {
     "examples are as many as the run is long": (draws_as_many_each_time, TESTS),
     "what catches everything or gives the loop a turn says why": (odd_without_reason, OURS),
     "nobody asks whether there is a cluster": (asks_for_a_cluster, OURS),
+    "a wait with a limit is an asyncio.timeout": (loses_cancellations, OURS),
     "tests mirror the modules": (
         without_subject,
         [name for name in TESTS if re.fullmatch(r"tests/unit/(.+/)?test_\w+\.py", name)],
@@ -368,6 +378,7 @@ BAD: dict[str, tuple[str, str]] = {
     "checks are switched off with a reason": ("shim/x.py", "x = 1  # noqa" + ": E501"),
     "what catches everything or gives the loop a turn says why": ("shim/x.py", "try:\n    f()\nexcept Exception:\n    pass\n"),
     "nobody asks whether there is a cluster": ("shim/x.py", "if (peers := store.ownership.peers) is not None:\n    pass"),
+    "a wait with a limit is an asyncio.timeout": ("shim/x.py", "await asyncio.wait_for(event.wait(), 1)"),
     "tests mirror the modules": ("tests/unit/store/test_cupboard.py", ""),
 }
 

@@ -257,7 +257,8 @@ class Driver:
         while (left_s := min(end, self._last_line_s + QUIET_S) - time.monotonic()) > 0:
             self._news.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await self._news.wait()
 
     # --- the process --------------------------------------------------------------------------------------
 

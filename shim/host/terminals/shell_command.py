@@ -105,8 +105,7 @@ class ShellCommand:
                 await asyncio.wait({reading, exited}, return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
                     # The command exited, but a child of it may hold the pipe. Take only the output that is there already.
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(asyncio.shield(reading), 0.05)
+                    await asyncio.wait({reading}, timeout=0.05)
                     if not reading.done():
                         reading.cancel()
                         break

@@ -338,6 +338,26 @@ def test_a_question_about_a_cap_is_answered_to_the_next_server(top: Path) -> Non
         assert events["question.requested"] == events["question.resolved"] == 1, events
 
 
+def test_a_request_has_waited_since_the_first_server_and_a_loop_is_counted_on(top: Path) -> None:
+    """Three equal calls are a loop, whichever server has judged them; the third one is asked about as that."""
+    with run_place(top, *[("never", 1)] * 3, SHIM_UNATTENDED="reject:600") as place:
+        session = place.call("POST", "/session", {})["id"]
+        text = " // ".join(["allow touch x"] * 3)
+        place.call("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}]})
+        shown: list[str] = []
+        for _ in range(3):
+            [request] = wait_for(lambda: place.call("GET", "/permission"), TURN_S, lambda: (top / "log").read_text()[-3000:])
+            [before] = place.call("GET", "/v1/sessions")["sessions"]
+            wait_for(lambda: place.events(session)["permission.requested"] > len(shown), TURN_S, "the request is not stored")
+            assert place.process is not None
+            place.process.kill()
+            [after] = place.call("GET", "/v1/sessions")["sessions"]
+            assert after["waitingSince"] == before["waitingSince"] is not None
+            place.call("POST", f"/permission/{request['id']}/reply", {"reply": "once"})
+            shown.append(request["permission"])
+        assert shown == ["bash", "bash", "doom_loop"]
+
+
 def test_a_call_that_the_configuration_allows_is_asked_by_no_server(top: Path) -> None:
     """It starts the agent, since the first one was killed before."""
     (top / ".config" / "opencode").mkdir(parents=True)

@@ -7,6 +7,7 @@ call's own. A person is asked for one after the other. The agent gets the answer
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -152,6 +153,8 @@ class Requests:
         """Whether calls wait until `resume`, because a person is asked whether the turn goes on."""
         self._open: dict[str, _Request] = {}
         self._waits: dict[str, _Wait] = {}
+        self._since: dict[str, int] = {}
+        """When the server before has asked what is still open."""
         self._calls: dict[str, _Calls] = {}
         self._granted: dict[str, dict[str, list[Access]]] = {}
         """Session -> call -> accesses that a person has granted, for the agent's next question about the call."""
@@ -268,7 +271,7 @@ class Requests:
         tool = text(meta.get("tool"), data.action)
         calls = self._calls.setdefault(state.id, _Calls())
         call_id = text(meta.get("call_id"))
-        if not call_id or not calls.repeats(call_id, f"{tool} {meta.get('input')!r}"):
+        if not call_id or not calls.repeats(call_id, _digest(f"{tool} {meta.get('input')!r}")):
             return accesses
         loop = Access("doom_loop", (tool,), (tool,), {"tool": tool, "input": obj(meta.get("input"))})
         return accesses if loop in granted else (loop, *accesses)
@@ -329,6 +332,19 @@ class Requests:
         self._verdicts.pop(state.id, None)
         self._granted.pop(state.id, None)
 
+    def counts(self) -> JsonObject:
+        """Since when each open request waits, and the last calls of each session, as `restore_counts` takes them."""
+        calls = {session: [[*calls.ids], [*calls.recent]] for session, calls in self._calls.items()}
+        return {"since": {id_: wait.since_ms for id_, wait in self._waits.items()}, "calls": calls}
+
+    def restore_counts(self, said: JsonObject) -> None:
+        """Count on from a server that has ended, before its requests are restored."""
+        self._since = {id_: int(since) for id_, since in obj(said.get("since")).items()}
+        for session, (ids, recent) in obj(said.get("calls")).items():
+            self._calls[session] = _Calls()
+            self._calls[session].ids += ids
+            self._calls[session].recent += recent
+
     def to_json(self) -> list[JsonObject]:
         """The open requests of whose calls a person is asked for more than one access, as `restore` takes them."""
         steps: list[JsonObject] = []
@@ -385,10 +401,12 @@ class Requests:
 
     def wait(self, id_: str, state: SessionState) -> None:
         """Wait for a person's answer to a request that the session shows."""
-        unattended, timer = self._session.unattended_policy, None
+        unattended, timer, now_ms = self._session.unattended_policy, None, self._deps.clock.now_ms()
+        since_ms = self._since.pop(id_, now_ms)
         if unattended.action == "reject":
-            timer = self._deps.call_later(unattended.reject_s, lambda: self._reject_unanswered(id_, unattended))
-        self._waits[id_] = _Wait(state, self._deps.clock.now_ms(), timer)
+            left_s = max(0.0, unattended.reject_s - max(0, now_ms - since_ms) / 1000)
+            timer = self._deps.call_later(left_s, lambda: self._reject_unanswered(id_, unattended))
+        self._waits[id_] = _Wait(state, since_ms, timer)
 
     def _end_wait(self, id_: str) -> None:
         wait = self._waits.pop(id_, None)
@@ -510,6 +528,11 @@ def _is_same_call(one: PermissionData, other: PermissionData) -> bool:
 
 def _with_metadata(data: PermissionData, **extra: Json) -> PermissionData:
     return data.model_copy(update={"metadata": {**obj(data.metadata), **extra}})
+
+
+def _digest(call: str) -> str:
+    """Stands for a call, which may be long, where only its equals are looked for."""
+    return hashlib.sha256(call.encode(errors="surrogatepass")).hexdigest()
 
 
 def _request_data(request: _Request) -> PermissionData:

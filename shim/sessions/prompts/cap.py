@@ -16,7 +16,7 @@ from shim.sessions.permissions.trust_gate import NOBODY_S, TrustGate
 from shim.sessions.permissions.unattended_policy import COST, SECONDS, Caps, Timer
 from universal.codec import QuestionReply
 from universal.events import ErrorData, EventType, Question, QuestionData, QuestionOption
-from universal.lib.jsonvalue import JsonObject, obj
+from universal.lib.jsonvalue import JsonObject, obj, whole
 from universal.permissions import Access
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ NONE = Caps()
 ASK = " Go on?"
 LOOK_S = 1.0
 """Longest time between two looks at the clock."""
+SAVE_S = 10.0
+"""Seconds of a turn after which what was used is stored, so that a server that is killed takes no more of it along."""
 GO_ON = QuestionOption(label="Go on", description="Until as much again is used up.")
 STOP = QuestionOption(label="Stop", description="The turn ends here. A later prompt is asked about again.")
 
@@ -43,6 +45,8 @@ class Cap:
         self._used_s = 0.0
         self._timer: Timer | None = None
         self._alone_s = 0.0
+        self._since_ms = 0
+        """When the open question was asked."""
         self._open: QuestionData | None = None
         self._is_over: asyncio.Future[None] | None = None
 
@@ -68,14 +72,14 @@ class Cap:
     def to_json(self) -> JsonObject:
         """What was counted and agreed to, and the open question, as `restore` takes it."""
         asked = self._open.model_dump(mode="json") if self._open is not None else None
-        return {"agreed": {**self._agreed}, "used_s": self._used_s, "open": asked}
+        return {"agreed": {**self._agreed}, "used_s": self._used_s, "open": asked, "since_ms": self._since_ms}
 
     def restore(self, caps: Caps | None, said: JsonObject) -> None:
         """Go on with the turn of a server that has ended, and with its question."""
         self._prompt, self._agreed, self._used_s = caps or NONE, {**obj(said.get("agreed"))}, said.get("used_s", 0.0)
         asked = QuestionData.model_validate(said["open"]) if said.get("open") is not None else None
         if asked is not None and asked.question_id in self._state.session.questions:
-            self._show(asked, asked.prompt.removesuffix(ASK))
+            self._show(asked, asked.prompt.removesuffix(ASK), whole(said.get("since_ms")))
         if self._limit(SECONDS):
             self._timer = self._deps.call_later(0.0, lambda: self._tick(0.0))
 
@@ -126,6 +130,9 @@ class Cap:
         """Count the time in which the agent works: not while a person is asked, or a limit of the plan resets."""
         if self._open is None and not self._session.requests.open_asks and self._state.session.status.type == "busy":
             self._used_s += step_s
+            is_due = self._used_s // SAVE_S != (self._used_s - step_s) // SAVE_S
+            if is_due and self._state.journal.on_queue is not None:
+                self._state.journal.on_queue()
         self.look()
         left_s = self._limit(SECONDS) + self._agreed.get("turn", 0.0) - self._used_s
         self._timer = None
@@ -153,11 +160,13 @@ class Cap:
         self._state.record(EventType.QUESTION_REQUESTED, asked)
         self._show(asked, why)
 
-    def _show(self, asked: QuestionData, why: str) -> None:
-        """Wait for the answer to a question that the session shows."""
-        policy = self._session.unattended_policy
+    def _show(self, asked: QuestionData, why: str, since_ms: int = 0) -> None:
+        """Wait for the answer to a question that the session shows, since now or since a server before has asked."""
+        policy, now_ms = self._session.unattended_policy, self._deps.clock.now_ms()
         self._open, self._alone_s, self._session.requests.is_held = asked, 0.0, True
-        self._await_answer(asked, why, policy.reject_s if policy.action == "reject" else math.inf)
+        self._since_ms = since_ms or now_ms
+        left_s = policy.reject_s - max(0, now_ms - self._since_ms) / 1000
+        self._await_answer(asked, why, left_s if policy.action == "reject" else math.inf)
 
     def _await_answer(self, asked: QuestionData, why: str, left_s: float) -> None:
         """Stop the turn if nobody answers in time, or no client is there that could show the question."""

@@ -93,6 +93,7 @@ def state_of(actor: SessionActor) -> JsonObject | None:
         "chosen": list(process.chosen),
         "children": children,
         "requests": actor.requests.to_json(),
+        "counts": actor.requests.counts(),
         "offers": actor.offers.to_json(),
         "limit": actor.limit.to_json(),
     }
@@ -337,6 +338,7 @@ class _Replay:
         if current is not None:
             dispatcher.unattended, caps = prompts[current].unattended_policy, prompts[current].caps
         actor.gate.cap.restore(caps, obj(said.get("cap")))
+        actor.requests.restore_counts(obj(said.get("counts")))
         _, reads_project, may_use, actor.process.edits.is_on = said["process"]
         dispatcher.may_use_project_settings, dispatcher.has_project_settings = may_use, reads_project
         actor.process.chosen = (said["chosen"][0], said["chosen"][1])

@@ -134,6 +134,36 @@ async def test_an_unanswered_permission_is_rejected_with_the_reason(w: World, ti
     assert w.hub.folds[id_].idles == 1
 
 
+@pytest.mark.parametrize(("waited_s", "left_s"), [(0, 30.0), (20, 10.0), (40, 0.0), (-5, 30.0)])
+async def test_a_rejection_counts_the_time_before_a_restart(w: World, timers: ManualTimers, waited_s: int, left_s: float) -> None:
+    """Also if the clock was set back meanwhile."""
+    server(w, "reject:30")
+    id_ = w.session()
+    await ask(w, id_)
+    actor = w.manager.index.get(id_).actor
+    assert actor is not None
+    actor.requests.restore_counts({"since": {"per_1": w.clock.now_ms() - 1000 * waited_s}})
+    for request, expected in (("per_1", left_s), ("per_2", 30.0)):
+        actor.requests.wait(request, actor.main)
+        assert timers.pending[-1].delay_s == pytest.approx(expected, abs=1.0)
+    w.agent.end_turn()
+
+
+async def test_a_question_about_a_cap_counts_the_time_before_a_restart(w: World, timers: ManualTimers) -> None:
+    server(w, "reject:30")
+    id_ = w.session()
+    await ask(w, id_)
+    actor = w.manager.index.get(id_).actor
+    assert actor is not None
+    asked = QuestionData(question_id="que_1", prompt="Go on?", options=(), status="requested")
+    actor.main.record(EventType.QUESTION_REQUESTED, asked)
+    for waited_s, is_open in ((20, True), (40, False)):
+        said = {"open": asked.model_dump(mode="json"), "since_ms": w.clock.now_ms() - 1000 * waited_s}
+        actor.gate.cap.restore(None, said)
+        assert ("que_1" in actor.main.session.questions) is is_open
+    w.agent.end_turn()
+
+
 async def test_an_unanswered_question_is_rejected_with_the_reason(w: World, timers: ManualTimers) -> None:
     server(w, "reject:30")
     id_ = w.session()

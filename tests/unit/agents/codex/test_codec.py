@@ -279,35 +279,6 @@ def test_an_interrupt_ends_what_is_open_and_cleans_the_terminals() -> None:
     assert bench.say("item/completed", item=late) == []
 
 
-def test_a_command_in_the_background_is_live_work_until_its_end() -> None:
-    bench = Bench().with_running_turn()
-    bench.command(words="npm start")
-    assert bench.codec.live_work() == [], "its call waits for it"
-    bench.end()
-    assert bench.codec.live_work() == ["npm start"]
-    bench.say("item/completed", item={"type": "commandExecution", "id": "call_1", "status": "failed"})
-    assert bench.codec.live_work() == []
-
-
-@pytest.mark.parametrize("is_old", [False, True])
-def test_an_interrupt_leaves_the_commands_of_earlier_turns(is_old: bool) -> None:
-    bench = Bench().with_running_turn()
-    bench.command(words="npm start")
-    bench.end()
-    (turn,) = written_lines(bench.codec.send(Prompt(key="k2", text="and now")))
-    bench.answer(turn, {"turn": {"id": "t2"}})
-    bench.say("turn/started", turn={"id": "t2"})
-    bench.command("call_2", "make", turnId="t2")
-    bench.codec.send(Interrupt())
-    (which,) = written_lines(bench.say("turn/completed", turn={"id": "t2", "status": "interrupted"}))
-    assert which["method"] == "thread/backgroundTerminals/list"
-    rows = [{"itemId": "call_1", "processId": "1"}, {"itemId": "call_2", "processId": "2"}]
-    (end,) = written_lines(bench.answer(which, error="unknown method") if is_old else bench.answer(which, {"data": rows}))
-    one = {"method": "thread/backgroundTerminals/terminate", "params": {"threadId": THREAD, "processId": "2"}}
-    every = {"method": "thread/backgroundTerminals/clean", "params": {"threadId": THREAD}}
-    assert end == {"id": end["id"], **(every if is_old else one)}
-
-
 def test_idle_interrupts_write_nothing() -> None:
     bench = Bench().with_running_turn()
     bench.end()

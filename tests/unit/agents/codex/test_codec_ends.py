@@ -1,4 +1,5 @@
-"""Codex's codec: the signs of a turn's end beside `turn/completed`, a late handshake, a lost thread, warnings."""
+"""Codex's codec: the signs of a turn's end beside `turn/completed`, a late handshake, a lost thread, warnings,
+commands that go on after their turn."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 from tests.unit.agents.codex.test_codec import THREAD, TURN, Bench, facts, signals, written_lines
 from universal.agents import kit
 from universal.agents.codex.wire import ENDS
-from universal.codec import Prompt, SetTimer, Stop
+from universal.codec import Interrupt, Prompt, SetTimer, Stop
 from universal.events import EventType
 from universal.items import ItemKind
 from universal.turn import Input
@@ -153,3 +154,35 @@ def test_a_warning_is_a_note_once() -> None:
     file = {"summary": "Invalid configuration; using defaults.", "details": "config.toml:1:6", "path": "/c/config.toml"}
     assert len(facts(bench.say("configWarning", **file), EventType.ITEM_COMPLETED)) == 1
     assert bench.say("configWarning", summary="Codex could not find bubblewrap", details=None) == []
+
+
+# --- commands in the background ----------------------------------------------------------------------------
+
+
+def test_a_command_in_the_background_is_live_work_until_its_end() -> None:
+    bench = Bench().with_running_turn()
+    bench.command(words="npm start")
+    assert bench.codec.live_work() == [], "its call waits for it"
+    bench.end()
+    assert bench.codec.live_work() == ["npm start"]
+    bench.say("item/completed", item={"type": "commandExecution", "id": "call_1", "status": "failed"})
+    assert bench.codec.live_work() == []
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_an_interrupt_leaves_the_commands_of_earlier_turns(is_old: bool) -> None:
+    bench = Bench().with_running_turn()
+    bench.command(words="npm start")
+    bench.end()
+    (turn,) = written_lines(bench.codec.send(Prompt(key="k2", text="and now")))
+    bench.answer(turn, {"turn": {"id": "t2"}})
+    bench.say("turn/started", turn={"id": "t2"})
+    bench.command("call_2", "make", turnId="t2")
+    bench.codec.send(Interrupt())
+    (which,) = written_lines(bench.say("turn/completed", turn={"id": "t2", "status": "interrupted"}))
+    assert which["method"] == "thread/backgroundTerminals/list"
+    rows = [{"itemId": "call_1", "processId": "1"}, {"itemId": "call_2", "processId": "2"}]
+    (end,) = written_lines(bench.answer(which, error="unknown method") if is_old else bench.answer(which, {"data": rows}))
+    one = {"method": "thread/backgroundTerminals/terminate", "params": {"threadId": THREAD, "processId": "2"}}
+    every = {"method": "thread/backgroundTerminals/clean", "params": {"threadId": THREAD}}
+    assert end == {"id": end["id"], **(every if is_old else one)}

@@ -254,6 +254,10 @@ class Peers(Protocol):
         """Whether the server that has a session, as far as this one knows, lives no more."""
         ...
 
+    def has_writes(self, session_id: str) -> bool:
+        """Whether something of a session waits to be written by this server, perhaps its deletion."""
+        ...
+
     async def need_session(self, session_id: str) -> None:
         """Raise SessionNotFound if the store has no such session, also if this server has not read it yet. Raises StoreError."""
         ...

@@ -421,6 +421,7 @@ class RemoteSessions(StoredSessions[_Remote]):
             entry = self._index.find(session_id)
             has_readers = self.is_live(session_id) or session_id in self._new
             is_ours = entry is not None and (entry.state is not None or places.is_unstored(session_id))
+            is_ours = is_ours or self._peers.has_writes(session_id)  # it is deleted here, and others may still show it
             if not has_readers and not is_ours:
                 places.forget(session_id)
         hole, before = places.hole(), self._hole

@@ -55,6 +55,9 @@ class FakePeers:
     def is_orphan(self, session_id: str) -> bool:
         return False  # no server dies
 
+    def has_writes(self, session_id: str) -> bool:
+        return False  # all is stored at once
+
     async def need_session(self, session_id: str) -> None:
         raise SessionNotFound(session_id)
 

@@ -109,7 +109,7 @@ def read_growth(value: Any) -> list[Growth]:
     unused: Any = None
     found: list[Growth] = []
     journals: Any = SimpleNamespace(note_last=lambda session_id, last: None)
-    heard = JetStreamPeers(unused, Layout("shim", 1.0), unused, "here", journals, unused, unused)
+    heard = JetStreamPeers(unused, Layout("shim", 1.0), unused, "here", journals, unused, unused, unused)
     heard._on_growth = found.append  # pyright: ignore[reportPrivateUsage] - `watch` needs a connection
     asyncio.run(heard._hear_one(parcel(value)))  # pyright: ignore[reportPrivateUsage]
     asyncio.run(heard._hear_some(parcel([[*value[:4], value[4] + 1, *value[5:]]])))  # pyright: ignore[reportPrivateUsage]

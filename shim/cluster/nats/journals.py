@@ -134,7 +134,7 @@ class Journal:
     last      sequence of the last event, with queued ones
     stored    sequence of the last acknowledged event
     position  number of the journal's last message, of a session of ours
-    revision  number of the entry `record`
+    revision  number of the last entry that this server has written or read as its own, also when the session is not ours any more
     is_new    its entry was made here, and nothing was appended
     is_deleted  it is deleted, and this server has no new session of this id
     lost_to   the server that has taken it from us
@@ -361,16 +361,22 @@ class Journals:
             await self._reserve.release()
             return await self._connection.append(key, encoded, after=revision, expires_s=expires_s)
 
-    async def _check_owner(self, journal: Journal) -> None:
-        """Read who owns a session of ours, and its entry's revision. Raises LaneClosed if it is another server."""
+    async def _check_owner(self, journal: Journal, wanted: SessionRecord | None = None) -> bool:
+        """Read who owns a session of ours, and its entry's revision. Raises LaneClosed if it is another server.
+
+        In: `wanted`, an entry that was refused. Out: whether an earlier try has written it, and its answer was lost. It may be
+        stored at any moment, so one answer of NATS decides both.
+        """
         message = await self._connection.last(self._layout.sessions, self._layout.session_key(journal.session_id))
         stored = None if message is None else decode_record(message.data)
-        ours = journal.record
+        ours, is_there = journal.record, stored is not None and stored == wanted
         assert ours is not None
-        if message is None or stored is None or stored.is_deleted or (stored.owner, stored.epoch) != (ours.owner, ours.epoch):
+        is_ours = stored is not None and not stored.is_deleted and (stored.owner, stored.epoch) == (ours.owner, ours.epoch)
+        if message is None or not (is_there or is_ours):
             owner = "" if stored is None else stored.owner
             raise self._lose(journal, await self._find_server(owner) or ServerRef(owner))
         journal.revision = message.sequence
+        return is_there
 
     def lose(self, journal: Journal, owner: ServerRef) -> None:
         """Note that another server has taken a session of ours. A look and an append may find it at the same time."""
@@ -552,11 +558,12 @@ class Journals:
             record = replace(journal.record, row=row, last=journal.stored, size=self.sizes.get(journal.session_id, 0))
             try:
                 revision = await self._write_record(record, journal.revision)
-                self._need_ours(journal, record)
             except WrongSequence:
-                await self._check_owner(journal)
-                await asyncio.sleep(RETRY_S)
-                continue
+                if not await self._check_owner(journal, record):
+                    await asyncio.sleep(RETRY_S)
+                    continue
+                revision = journal.revision
+            self._need_ours(journal, record)
             journal.record, journal.revision = record, revision
             return
         raise StoreError(f"The row of session {journal.session_id} could not be written: NATS still works on it.")
@@ -568,14 +575,12 @@ class Journals:
                 return
             record = replace(journal.record, owner="", last=journal.stored, size=self.sizes.get(journal.session_id, 0))
             try:
-                await self._write_record(record, journal.revision)
+                journal.revision = await self._write_record(record, journal.revision)
             except WrongSequence:
-                message = await self._connection.last(self._layout.sessions, self._layout.session_key(journal.session_id))
-                if message is None or decode_record(message.data) != record:
-                    await self._check_owner(journal)
+                if not await self._check_owner(journal, record):
                     await asyncio.sleep(RETRY_S)
-                    continue  # else this server has written it, and the answer was lost
-            journal.is_ours, journal.record, journal.revision = False, None, 0
+                    continue
+            journal.is_ours, journal.record = False, None
             return
         raise StoreError(f"Session {journal.session_id} could not be given up: NATS still works on it.")
 
@@ -595,12 +600,11 @@ class Journals:
                 break  # it is deleted already
             gone = SessionRecord(session_id, self._server_id, journal.record.epoch, is_deleted=True)
             try:
-                await self._write_record(gone, journal.revision, DELETED_S)
+                journal.revision = await self._write_record(gone, journal.revision, DELETED_S)
             except WrongSequence:
-                message = await self._connection.last(self._layout.sessions, self._layout.session_key(session_id))
-                if message is None or decode_record(message.data) != gone:
-                    await self._check_owner(journal)
-                    continue  # else this server has written it, and what came after it has failed
+                if not await self._check_owner(journal, gone):
+                    await asyncio.sleep(RETRY_S)
+                    continue
             break
         layout = self._layout
         await self._connection.purge(layout.checkpoints, layout.checkpoint_key(session_id))
@@ -608,7 +612,7 @@ class Journals:
         await self._connection.purge(layout.journal, layout.journal_subject(session_id))
         journal.starts.clear()
         self.sizes.pop(session_id, None)
-        journal.is_ours, journal.record, journal.revision, journal.stored, journal.position = False, None, 0, 0, 0
+        journal.is_ours, journal.record, journal.stored, journal.position = False, None, 0, 0
         journal.is_deleted = True
         journal.manifest, journal.manifest_revision = None, None
         await asyncio.to_thread(self._pages.remove, session_id)

@@ -172,6 +172,11 @@ class LaneWriter:
         lane = self._lanes.get(key)
         return lane is not None and any(isinstance(write.what, Events | _SpooledEvents) for write in lane.queue)
 
+    def has_writes(self, key: Hashable) -> bool:
+        """Whether a lane has anything that is not committed."""
+        lane = self._lanes.get(key)
+        return lane is not None and bool(lane.queue)
+
     def need_room(self, rows: int, size: int = 0) -> None:
         """Raise StoreError if `put` would refuse this."""
         if self._closing:

@@ -38,7 +38,7 @@ class JetStreamPeers:
     """The `Peers` of a server.
 
     In: `journals`, which learn how far those of other servers have come; `find_owner`, the id of the server that has a session,
-    empty for nobody, None if that is not known; `overview`, which describes the cluster.
+    empty for nobody, None if that is not known; `overview`, which describes the cluster; `has_writes`, as `Peers.has_writes`.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class JetStreamPeers:
         journals: Journals,
         find_owner: Callable[[str], str | None],
         overview: Callable[[], Overview],
+        has_writes: Callable[[str], bool],
     ) -> None:
         self._connection = connection
         self._layout = layout
@@ -58,6 +59,7 @@ class JetStreamPeers:
         self._journals = journals
         self._find_owner = find_owner
         self.overview = overview
+        self._has_writes = has_writes
         self.commands = Commands(connection, layout, server_id)
         self._pipes = Pipes(connection, layout, server_id)
         self._on_read: Callable[[Growth], None] | None = None
@@ -178,6 +180,10 @@ class JetStreamPeers:
         """As `Peers.is_orphan`."""
         owner = self._find_owner(session_id)
         return bool(owner) and owner != self._server_id and owner not in self._leases.live_servers
+
+    def has_writes(self, session_id: str) -> bool:
+        """As `Peers.has_writes`."""
+        return self._has_writes(session_id)
 
     async def need_session(self, session_id: str) -> None:
         """As `Peers.need_session`."""

@@ -135,9 +135,9 @@ class _OpenStore:
     measured_s: float = -MEASURE_S
 
     def note(self, record: SessionRecord, revision: int) -> None:
-        """Note who owns a session, and how far its journal has come, unless this server has taken it since it was read."""
+        """Note who owns a session, and how far its journal has come, unless this server has written a later entry."""
         journal = self.journals.find(record.session_id)
-        if journal is not None and journal.is_ours and journal.revision > revision:
+        if journal is not None and journal.revision > revision:
             return
         if record.is_deleted:
             self.owners.pop(record.session_id, None)
@@ -236,7 +236,6 @@ class JetStreamStore(Ownership):
             reserve=reserve,
         )
         values = Values(connection, self.layout, self.server_id)
-
         peers = JetStreamPeers(
             connection,
             self.layout,
@@ -245,6 +244,7 @@ class JetStreamStore(Ownership):
             journals,
             lambda session_id: self._use().owners.get(session_id),
             lambda: _overview(self._use(), self.server_id),
+            lanes.has_writes,
         )
         try:
             await connection.open()
@@ -617,8 +617,8 @@ def _change_of(opened: _OpenStore, server_id: str, message: Message) -> SessionC
     record = decode_record(message.data)
     opened.image.note(message, record)
     journal = opened.journals.find(record.session_id)
-    if record.owner == server_id or (journal is not None and journal.is_ours and journal.revision > message.sequence):
-        return None
+    if record.owner == server_id or (journal is not None and journal.revision > message.sequence):
+        return None  # this server has written it, or a later one: it has taken, given up or deleted the session meanwhile
     owner = opened.leases.live_servers.get(record.owner, ServerRef(record.owner))
     if journal is not None and journal.is_ours:
         opened.journals.lose(journal, owner)

@@ -251,10 +251,17 @@ async def test_nothing_is_skipped_because_the_owner_has_saved_a_checkpoint_behin
 
 
 class FakePeers:
-    """A cluster in which this server owns its sessions in epoch 2. In: `messages`, those that can be read."""
+    """A cluster in which this server owns its sessions in epoch 2. In: `messages`, those that can be read.
+
+    has_deletion  the deletion of a session waits to be written
+    """
 
     def __init__(self, messages: list[Growth]) -> None:
         self._messages = messages
+        self.has_deletion = False
+
+    def has_writes(self, session_id: str) -> bool:
+        return self.has_deletion
 
     def epoch_of(self, session_id: str) -> int:
         return 2
@@ -306,6 +313,20 @@ async def test_a_session_that_its_server_gave_up_stands_in_positions_until_what_
     await remotes.tidy()
     assert [progress.last for progress in viewpoint_of(places.renew(position)).sessions] == [1]
     places.note(Growth("ses_a", 1, 1, 1, epoch, is_ours=epoch == 2), None)
+    await remotes.tidy()
+    assert not places.exception_ids()
+
+
+async def test_a_session_stands_in_positions_until_its_deletion_is_stored() -> None:
+    """NATS has no leader for its entry. Another server shows the session still, and would send its events again."""
+    remotes, places = make_remotes(None, [])
+    index: Any = SimpleNamespace(find=lambda session_id: None)
+    remotes._index = index  # pyright: ignore[reportPrivateUsage]
+    peers: Any = remotes._peers  # pyright: ignore[reportPrivateUsage]
+    position, peers.has_deletion = publish(places, "ses_a", 1), True
+    await remotes.tidy()
+    assert [progress.last for progress in viewpoint_of(places.renew(position)).sessions] == [1]
+    peers.has_deletion = False
     await remotes.tidy()
     assert not places.exception_ids()
 

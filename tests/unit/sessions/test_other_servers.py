@@ -61,6 +61,7 @@ class FakeCluster:
             nodes=lambda: (),
             growths_of=self.growths_of,
             is_orphan=lambda session_id: False,
+            has_writes=lambda session_id: False,
             attend=self.attend,
         )
 

@@ -17,7 +17,7 @@ from shim.cluster.nats.layout import ClusterOptions
 from shim.cluster.nats.store import JetStreamStore
 from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
 from shim.store.base import Checkpoint
-from tests.support.cluster.simulated_nats import ARRIVES, Direction, Fate, Packet, SimulatedNats
+from tests.support.cluster.simulated_nats import ARRIVES, LATENCY_S, Direction, Fate, Packet, SimulatedNats
 from tests.support.cluster.virtual_time import ClusterLoop, elapse
 from tests.unit.store.store_contract import event, row
 
@@ -252,3 +252,69 @@ def test_a_page_that_is_copied_does_not_replace_a_newer_one() -> None:
         return bool(called)
 
     at_each_wait(test)
+
+
+async def delete(store: JetStreamStore) -> None:
+    store.delete_session("ses_a")
+    await store.flush("ses_a")
+
+
+async def append(store: JetStreamStore) -> None:
+    store.append([event(store.last_sequence("ses_a") + 1)])
+    await store.flush("ses_a")
+
+
+WRITES: dict[str, Call] = {
+    "append": append,
+    "save": save,
+    "save_checkpoint": save_checkpoint,
+    "release": lambda store: store.release("ses_a"),
+    "delete": delete,
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_that_was_sent_twice_is_stored_at_any_moment_while_its_refusal_is_explained(name: str) -> None:
+    """NATS has accepted it when the connection is lost. It is sent again, refused, and what NATS has is read."""
+
+    async def test(setting: Setting, moment: int) -> None:
+        store, (link, _) = setting.store, setting.nats.links
+        store.save_session(row())
+        await append(store)
+        setting.nats.commit_s = 0.04 + moment * LATENCY_S
+        write = asyncio.ensure_future(WRITES[name](store))
+        await elapse(0.04)
+        link.cut()
+        await elapse(2 * LATENCY_S)
+        link.heal()
+        await write
+        setting.nats.commit_s = 0.0
+        assert (await store.look()).lost == ()
+        if name == "delete":
+            assert await setting.other.sessions() == []
+        else:
+            await store.claim("ses_a")
+            await append(store)
+
+    for moment in range(POINTS):
+        run(lambda setting, moment=moment: test(setting, moment))
+
+
+@pytest.mark.parametrize("name", ["delete", "release"])
+def test_a_look_at_a_replica_that_is_behind_shows_no_entry_from_before_this_servers_last_one(name: str) -> None:
+    """The session of another server is given up, taken and deleted here, and the replica has only the first of it."""
+
+    async def test(setting: Setting) -> None:
+        setting.other.save_session(row())
+        setting.other.append([event(1)])
+        await setting.other.flush()
+        await elapse(3)
+        await setting.other.release("ses_a")
+        await setting.store.claim("ses_a")
+        await WRITES[name](setting.store)
+        setting.nats.lag_s = 2.0
+        assert (await setting.store.look()).changes == ()
+        setting.nats.lag_s = 0.0
+        assert (await setting.other.look()).lost == ()
+
+    run(test)

@@ -35,7 +35,7 @@ class LaggingConnection:
 def peers_on(connection: LaggingConnection) -> JetStreamPeers:
     unused: Any = None
     fake: Any = connection
-    return JetStreamPeers(fake, Layout("shim", 1.0), unused, "here", unused, unused, unused)
+    return JetStreamPeers(fake, Layout("shim", 1.0), unused, "here", unused, unused, unused, unused)
 
 
 async def test_messages_that_a_copy_of_the_stream_does_not_have_yet_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:

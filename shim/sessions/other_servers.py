@@ -79,6 +79,8 @@ class OtherServers:
         """Sessions that are given up at this moment."""
         self._deletions: list[tuple[str, asyncio.Event]] = []
         """Sessions that this server deletes at this moment. Set when a look has shown that another one has deleted it."""
+        self._undeleted = set[str]()
+        """Sessions that another server has taken before this one had stored their deletion, until a look lists them again."""
         self._orphans = set[str]()
         """Sessions of ours whose parent another server has deleted, until they are deleted too."""
         self._looking = asyncio.Lock()
@@ -237,6 +239,8 @@ class OtherServers:
             await asyncio.gather(*map(self.give_up, look.lost))
             for change in look.changes:
                 self._apply(change)
+                self._undeleted.discard(change.session_id)
+            self._note_orphans({change.session_id for change in look.changes if change.row is None})
             for value in look.values:
                 if (observer := self._value_observers.get(value.namespace)) is not None:
                     observer(value.key, value.value)
@@ -249,7 +253,6 @@ class OtherServers:
                     self._owners[session_id] = owner
                     self._lost.pop(session_id, None)
             await self.remotes.tidy()
-            self._note_orphans({change.session_id for change in look.changes if change.row is None})
         await self._remove_orphans()
 
     def _note_orphans(self, deleted: Set[str]) -> None:
@@ -287,6 +290,8 @@ class OtherServers:
         session_id, owner = lost.session_id, lost.owner
         entry = self._index.find(session_id)
         if entry is None or entry.state is None:
+            if entry is None:
+                self._undeleted.add(session_id)
             self._ownership.confirm_loss(session_id)
             return
         log.warning("other_servers.session_taken", session_id=session_id, owner=str(owner))
@@ -380,9 +385,7 @@ class OtherServers:
         if fresh.busy and not change.owner.pid:
             self._left_turns.setdefault(change.session_id, False)
         if entry is None:
-            self._index.add(fresh)
-            if self.remotes.note_new(fresh, change.sequence):
-                self._publish(SessionCreated(fresh.record), fresh)
+            self._list(fresh, change.sequence)
             return
         was_busy, before = entry.busy, entry.record
         entry.update_from(fresh)
@@ -392,6 +395,13 @@ class OtherServers:
             self._publish(SessionChanged(entry.record), entry)
         if entry.busy != was_busy:
             self._publish(StatusChanged(BUSY if entry.busy else IDLE), entry)
+
+    def _list(self, entry: SessionEntry, sequence: int) -> None:
+        self._index.add(entry)
+        if entry.record.id in self._undeleted:  # clients here were told that it is deleted: they read all anew
+            self._deps.end_streams(entry.record.directory)
+        if self.remotes.note_new(entry, sequence):
+            self._publish(SessionCreated(entry.record), entry)
 
     async def _take_over(self, server_id: str) -> None:
         """Clean up after a dead server, and note the turns that it left running."""

@@ -16,7 +16,7 @@ from shim.store.servers import ServerRef
 
 @dataclass(frozen=True, slots=True)
 class SessionChange:
-    """A change of a session by another server since the last look.
+    """A change of a session by another server since the last look, or its deletion by any.
 
     row       None for a deleted session
     sequence  the last event of which the row tells; 0 for servers of one data directory

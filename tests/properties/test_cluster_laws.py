@@ -126,6 +126,14 @@ HISTORIES: dict[str, list[Step]] = {
         Step("delete", 1, 0, 0, 0.05),
         Step("revive", 2),
     ],
+    "a deletion is stored when another server has had the session": [
+        Step("create", 2, 0, 3, 1.0),
+        Step("cut silently", 2, 1, 1, 1.0),
+        Step("hop", 2, 1, 0, 1.0),
+        Step("cut silently", 0, 1, 0, 0.05),
+        Step("cut", 1, 0, 0, 3.0),
+        Step("delete", 1, 1, 3, 0.05),
+    ],
     "a permission is answered while no client listens": [
         Step("ask", 0, 0, 1, 3.0),
         Step("read", 2, 0, 0, 1.0),

@@ -612,22 +612,22 @@ async def _read_sessions(opened: _OpenStore, layout: Layout) -> tuple[dict[str, 
 
 
 def _change_of(opened: _OpenStore, server_id: str, message: Message) -> SessionChange | None:
-    """What an entry of a session says, if another server has written it and there is something to show."""
+    """What an entry says, if another server has written it and there is something to show, or if it is a deletion."""
     opened.seen = max(opened.seen, message.sequence)
     record = decode_record(message.data)
     opened.image.note(message, record)
     journal = opened.journals.find(record.session_id)
-    if record.owner == server_id or (journal is not None and journal.revision > message.sequence):
-        return None  # this server has written it, or a later one: it has taken, given up or deleted the session meanwhile
+    is_own = record.owner == server_id  # a deletion may have waited while another server had the session: it is listed again
+    if (is_own and not record.is_deleted) or (journal is not None and journal.revision > message.sequence):
+        return None
     owner = opened.leases.live_servers.get(record.owner, ServerRef(record.owner))
-    if journal is not None and journal.is_ours:
+    if not is_own and journal is not None and journal.is_ours:
         opened.journals.lose(journal, owner)
-    elif record.is_deleted:
+    elif not is_own and record.is_deleted:
         opened.journals.forget(record.session_id)
     opened.note(record, message.sequence)
-    if record.row is None and not record.is_deleted:
-        return None
-    return SessionChange(record.session_id, owner, record.row, record.last)
+    has_news = record.is_deleted or record.row is not None
+    return SessionChange(record.session_id, owner, record.row, record.last) if has_news else None
 
 
 def _overview(opened: _OpenStore, server_id: str) -> Overview:

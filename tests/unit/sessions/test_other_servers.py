@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -383,6 +384,19 @@ async def test_clients_that_have_seen_what_was_never_stored_read_all_again(w: Wo
     assert w.states() == (END if stored == 1 else [])
 
 
+async def test_clients_that_saw_a_deletion_read_all_again_when_another_server_has_the_session(w: World) -> None:
+    """The deletion waited to be stored, and its client was refused. The row may come with a later look than the loss."""
+    w.index.remove("ses_a")
+    await w.look(Look(lost=(LostSession("ses_a", OTHER, 1),)))
+    assert w.ended_streams == []
+    await w.look(change(1))
+    assert w.ended_streams == ["/"]
+    assert "ses_a" in w.index
+    await w.look(Look((SessionChange("ses_a", OTHER, None),)))
+    await w.look(change(1))
+    assert w.ended_streams == ["/"], "a session that another server has made anew is new"
+
+
 async def test_a_session_of_a_server_that_lives_is_not_claimed_again(w: World) -> None:
     with failing_claim(w):
         await w.others.claim(w.index.get("ses_a"))
@@ -432,7 +446,10 @@ def failing_state(w: World, error: Exception) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("failures", [[], [SessionBusy("ses_child")], [StoreError("full")]], ids=["", "busy", "full"])
-async def test_a_child_that_was_made_here_goes_with_the_parent_that_another_server_deleted(failures: list[Exception]) -> None:
+@pytest.mark.parametrize("tidied", [None, StoreUnavailable("NATS is away")], ids=["", "and the look fails"])
+async def test_a_child_that_was_made_here_goes_with_the_parent_that_another_server_deleted(
+    monkeypatch: pytest.MonkeyPatch, failures: list[Exception], tidied: Exception | None
+) -> None:
     """Its server was cut off when it made the child, so who deleted the parent had not heard of it."""
     w = World()
     await w.start()
@@ -442,7 +459,10 @@ async def test_a_child_that_was_made_here_goes_with_the_parent_that_another_serv
         made.state = w.new_state(session_id, "mock")
         w.index.add(made)
     w.failures = failures
-    await w.look(Look((SessionChange("ses_a", OTHER, None),)))
+    with monkeypatch.context() as patch, suppress(StoreUnavailable):
+        if tidied is not None:
+            patch.setattr(w.others.remotes, "tidy", AsyncMock(side_effect=tidied))
+        await w.look(Look((SessionChange("ses_a", OTHER, None),)))
     await w.look()
     assert sorted(record.id for record in w.index.records()) == ["ses_b", "ses_below"]
     await w.others.close()

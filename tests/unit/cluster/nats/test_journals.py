@@ -41,6 +41,21 @@ async def test_a_deleted_session_leaves_an_entry_that_expires_and_nothing_else(
     assert (await other_store.look()).lost == ()
 
 
+async def test_a_look_tells_of_this_servers_own_deletion(store: JetStreamStore) -> None:
+    """It may have waited while another server had the session, which is listed again then."""
+    store.append(journal(1, 5))
+    store.save_session(row())
+    await store.flush()
+    assert (await store.look()).changes == ()
+    store.delete_session("ses_a")
+    await store.flush()
+    assert [(change.session_id, change.row) for change in (await store.look()).changes] == [("ses_a", None)]
+    store.append(journal(1, 2))
+    await store.flush()
+    look = await store.look()
+    assert (look.changes, look.lost) == ((), ())
+
+
 LATE_WRITES: dict[str, Callable[[JetStreamStore], object]] = {
     "a row": lambda store: store.save_session(row()),
     "a checkpoint": lambda store: store.save_checkpoint("ses_a", Checkpoint(1, b"head"), {}),

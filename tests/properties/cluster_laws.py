@@ -108,10 +108,11 @@ def _name(event: UniversalEvent) -> str:
 
 def check_views(world: ClusterWorld) -> None:
     """What clients saw that listened all the time. Called before anybody reads, which would show them what they have missed."""
+    entries = world.entries()
     for session_id in world.seen.sessions:
         events = journal_of(world, session_id)
         for node in world.nodes:
-            if not node.is_quiet and session_id not in world.seen.deleted:
+            if not node.is_quiet and session_id in entries:  # else it was deleted, perhaps behind a refusal
                 _check_view(world, node, session_id, events)
     for viewer in world.viewers:
         _check_viewer(world, viewer)

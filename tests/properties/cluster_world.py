@@ -254,7 +254,9 @@ class Viewer:
             node = self._world.nodes[self.number]
             if node.is_ready:
                 opening = self._world.loop.spawn(node.machine, node.subscribe(self.position or None))
-                await asyncio.wait({opening}, timeout=CLIENT_S)
+                until = self._world.loop.time() + CLIENT_S
+                while not opening.done() and self._world.nodes[self.number] is node and self._world.loop.time() < until:
+                    await asyncio.wait({opening}, timeout=START_AGAIN_S)
                 if opening.done() and not opening.cancelled() and opening.exception() is None:
                     await self._read(node, opening.result())
             await elapse(START_AGAIN_S)

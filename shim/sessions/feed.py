@@ -73,7 +73,6 @@ class SessionChanges(NamedTuple):
     sequence   the event of the journal that has made them; 0: none has
     is_stored  the event was read from the journal of another server's session, so that nobody can lose it
     event_id   the id of that event, or empty
-    together   how many events of the journal have made them; it is the last one
     """
 
     changes: Sequence[Change]
@@ -83,7 +82,6 @@ class SessionChanges(NamedTuple):
     sequence: int = 0
     is_stored: bool = False
     event_id: str = ""
-    together: int = 1
 
 
 ChangeObserver: TypeAlias = Callable[[SessionChanges], None]
@@ -120,9 +118,8 @@ class ChangeFeed:
         sequence: int = 0,
         is_stored: bool = False,
         event_id: str = "",
-        together: int = 1,
     ) -> None:
-        published = SessionChanges(changes, session, at_ms, is_resent, sequence, is_stored, event_id, together)
+        published = SessionChanges(changes, session, at_ms, is_resent, sequence, is_stored, event_id)
         made = set(map(type, changes))
         for observer, kinds in self._observers:
             if kinds is None or not kinds.isdisjoint(made):

@@ -22,6 +22,10 @@ import zlib
 
 STAMP = re.compile(rb"t=(\d+);")
 """In the text of a piece, when it was written; pieces that were joined have several."""
+DELTA = b'"delta":"'
+"""Before the text of an event that has MARK."""
+PIECES = b"word", b"t="
+"""One of them stands once in each piece; pieces that were joined are counted."""
 CONNECT_S = 30
 """For all readers to have got the first bytes of their streams."""
 
@@ -79,15 +83,14 @@ class Reader(asyncio.Protocol):
         self.read(data, now)
 
     def read(self, data: bytes, now: int) -> None:
-        keep = max(len(self.mark), len(self.end)) - 1
-        text = self.tail + data
-        new = text.count(self.mark) - self.tail.count(self.mark)
-        if new and not self.first:
-            self.first = now
-        self.count += new
-        if self.end in text:
-            self.end_turns(text.count(self.end) - self.tail.count(self.end), now)
-        self.tail = text[-keep:]
+        *lines, self.tail = (self.tail + data).split(b"\n")
+        for line in lines:
+            if self.mark in line:
+                self.first = self.first or now
+                text = line.rpartition(DELTA)[2]
+                self.count += sum(map(text.count, PIECES))
+            elif self.end in line:
+                self.end_turns(1, now)
 
     def look(self) -> None:
         """All has come."""

@@ -105,7 +105,7 @@ def run_contender(name: str, *more: Any, **settings: str) -> Iterator[Contender]
 
 
 def frames_of(deltas: int) -> Path:
-    """One answer as our server writes it, for the floor to write again. In a file that the caller removes."""
+    """One answer as our server writes it, with an event for each piece. For the floor, in a file that the caller removes."""
     with run_contender("shim") as at:
         session = at.create()
         with socket.create_connection(("127.0.0.1", at.port), FRAMES_S) as sock:
@@ -120,8 +120,14 @@ def frames_of(deltas: int) -> Path:
     body = got.partition(b"\r\n\r\n")[2]
     path = Path(tempfile.mkstemp(prefix="frames-")[1])
     frames = [frame for frame in body.split(b"\n\n") if b"data: " in frame]
-    path.write_bytes(b"\n\n".join(frames))
+    path.write_bytes(b"\n\n".join(alone for frame in frames for alone in apart(frame)))
     return path
+
+
+def apart(frame: bytes) -> list[bytes]:
+    """An event of text as one for each of its pieces, which are words; another one as it is."""
+    found = re.fullmatch(rb'(.*"message\.part\.delta".*"delta":")((?:word\d+ )+)(".*)', frame, re.DOTALL)
+    return [frame] if found is None else [found[1] + word + b" " + found[3] for word in found[2].split()]
 
 
 def cold(note: Note) -> Found:

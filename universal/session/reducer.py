@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from universal.events import (
     ErrorData,
@@ -91,6 +91,14 @@ def reducer_of(first: UniversalEvent) -> Reducer:
     return Reducer(first.session_id, text(metadata.get("agent"), "mock"))
 
 
+class GrowingText(NamedTuple):
+    """A part whose text grows, and its pieces so far."""
+
+    message_id: str
+    part_id: str
+    pieces: list[str]
+
+
 class Reducer:
     """One session's state, and the only writer of it. `agent` is the agent that it begins with.
 
@@ -114,36 +122,22 @@ class Reducer:
         self.transcript.restore(transcript)
         self._timeline = TimelineWriter(session, self.transcript)
 
-    def apply_pieces(self, events: Sequence[UniversalEvent], at_ms: int) -> list[Change]:
-        """Fold pieces (`item.delta`) of one part, all made at `at_ms`, into the session and return the changes of all.
+    def growing_text(self, piece: ItemDeltaData) -> GrowingText | None:
+        """The text that a piece lengthens, or None: the first piece begins its text, and may end the wait of a retry."""
+        message = self.session.messages.loose.get(self.transcript.message_of_item.get(piece.item_id, ""))
+        is_text = message is not None and not message.is_said and piece.part_type in ("text", "reasoning")
+        if message is None or not is_text or self.session.status.type != BUSY.type:
+            return None
+        part_id = message.text_parts.get(piece.part_index, "")
+        pieces = message.streaming.get(part_id)
+        return None if pieces is None else GrowingText(message.info.id, part_id, pieces)
 
-        Pieces of a text that has begun only lengthen it. The first piece begins it, and may end the wait of a retry.
-        """
-        changes: list[Change] = []
-        for at, event in enumerate(events):
-            data = event.data
-            assert isinstance(data, ItemDeltaData)
-            message = self.session.messages.loose.get(self.transcript.message_of_item.get(data.item_id, ""))
-            is_text = message is not None and not message.is_said and data.part_type in ("text", "reasoning")
-            if message is not None and is_text and self.session.status.type == BUSY.type:
-                part_id = message.text_parts.get(data.part_index, "")
-                if (pieces := message.streaming.get(part_id)) is not None:
-                    return changes + self._grow(message.info.id, part_id, pieces, events[at:], at_ms)
-            changes += self.apply(event, at_ms)
-        return changes
-
-    def _grow(
-        self, message_id: str, part_id: str, pieces: list[str], events: Sequence[UniversalEvent], at_ms: int
-    ) -> list[Change]:
-        """Lengthen a text that has begun."""
-        changes: list[Change] = []
-        places = self._timeline.pass_over(map(SEQUENCE_OF, events), at_ms)
-        for event, place in zip(events, places, strict=True):
-            assert isinstance(event.data, ItemDeltaData)
-            delta = event.data.delta
-            pieces.append(delta)
-            changes.append(TextGrew(message_id, part_id, delta, len(pieces), place))
-        return changes
+    def grow(self, text: GrowingText, events: Sequence[UniversalEvent], at_ms: int) -> TextGrew:
+        """Lengthen a text by pieces that came together, all made at `at_ms`. Out: one change, at the place of the last piece."""
+        deltas = [event.data.delta for event in events if isinstance(event.data, ItemDeltaData)]
+        text.pieces.extend(deltas)
+        place = self._timeline.pass_over(map(SEQUENCE_OF, events), at_ms)
+        return TextGrew(text.message_id, text.part_id, "".join(deltas), len(text.pieces), place)
 
     def load(self, event: UniversalEvent, at_ms: int) -> None:
         """Fold one event of a journal into the session when nobody needs its changes."""
@@ -158,7 +152,7 @@ class Reducer:
         changes = self._changes[:]
         self._changes.clear()  # a session at rest need not hold its last changes
         if len(changes) == 1 and type(growth := changes[0]) is TextGrew:  # as for nearly all events
-            return [growth._replace(place=self._timeline.pass_over((event.sequence,), at_ms)[0])]
+            return [growth._replace(place=self._timeline.pass_over((event.sequence,), at_ms))]
         changes += self._timeline.write(event, changes, at_ms, is_live=is_live)
         if event.type is EventType.ITEM_DELTA:
             timeline = self.session.timeline

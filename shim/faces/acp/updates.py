@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -99,15 +98,11 @@ class Screen:
 
 
 def render(changes: Sequence[Change], session: Session, screen: Screen) -> Updates:
-    """Render the changes that a session just made. Pieces of one text that came together are one update."""
-    for part_id, group in groupby(changes, lambda change: change.part_id if isinstance(change, TextGrew) else ""):
-        if part_id:
-            yield from _growth(list(group), session, screen)  # pyright: ignore[reportArgumentType] - pieces alone have an id
-            continue
-        for change in group:
-            row = RENDER.get(type(change))
-            if row is not None:
-                yield from row(change, session, screen)
+    """Render the changes that a session just made."""
+    for change in changes:
+        row = RENDER.get(type(change))
+        if row is not None:
+            yield from row(change, session, screen)
 
 
 def history(messages: Iterable[Message], session: Session, screen: Screen) -> Updates:
@@ -126,14 +121,13 @@ def _chunk(kind: str, message_id: str, content: JsonObject) -> JsonObject:
     return {"sessionUpdate": kind, "content": content, "messageId": message_id}
 
 
-def _growth(pieces: Sequence[TextGrew], session: Session, screen: Screen) -> Updates:
-    message_id, part_id, delta = pieces[0].message_id, pieces[0].part_id, "".join(piece.delta for piece in pieces)
-    message = session.messages.peek(message_id)
-    part = message.parts.get(part_id) if message is not None else None
+def _growth(change: TextGrew, session: Session, screen: Screen) -> Updates:
+    message = session.messages.peek(change.message_id)
+    part = message.parts.get(change.part_id) if message is not None else None
     if not isinstance(part, Text | Reasoning):
         return
-    screen.texts[part_id] = screen.texts.get(part_id, 0) + len(delta)
-    yield _chunk(_speaker(part, is_user=False), message_id, {"type": "text", "text": delta})
+    screen.texts[change.part_id] = screen.texts.get(change.part_id, 0) + len(change.delta)
+    yield _chunk(_speaker(part, is_user=False), change.message_id, {"type": "text", "text": change.delta})
 
 
 def _part(change: PartChanged, session: Session, screen: Screen) -> Updates:
@@ -286,13 +280,14 @@ def notice(screen: Screen, severity: str, words: str) -> Updates:
 
 
 RENDER: Mapping[type[Any], Callable[[Any, Session, Screen], Updates]] = {
+    TextGrew: _growth,
     PartChanged: _part,
     TodosChanged: lambda change, session, screen: iter((plan(change),)),
     SessionChanged: _record,
     Notice: lambda change, session, screen: notice(screen, change.level, change.text),
     PromptFailed: lambda change, session, screen: notice(screen, "error", change.failure.message),
 }
-"""`render` itself has the row of `TextGrew`. Other changes have no update."""
+"""Other changes have no update."""
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------

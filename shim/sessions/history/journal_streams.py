@@ -1,11 +1,12 @@
 """Event streams that go on over the death of their server: what a client has missed is read from the journals.
 
-    LOCAL.ID          the place in this server's own stream; the client has seen all events of journals up to the one with this id
-    LOCAL.ID.N.SEEN   that one was shown together with those before it, N in all, and the client has seen SEEN events of its face
+    LOCAL.ID        the place in this server's own stream; the client has seen all events of journals up to the one with this id
+    LOCAL.ID.SEEN   of that one, the client has seen SEEN events of its face
 
 The ids of a server's events ascend over all journals, in the order in which they are shown, and each piece of a run keeps its own
-(`shim.store.runs`). So a place is found again after any restart. If the event is not in a journal, its server died before it was
-stored: then the client must read everything again, as for an unknown id.
+(`shim.store.runs`). So a place is found again after any restart. Pieces of text that came together are one event of a face, at
+the place of the last. If the event is not in a journal, its server died before it was stored: then the client must read
+everything again, as for an unknown id.
 """
 
 from __future__ import annotations
@@ -47,16 +48,14 @@ log = structlog.get_logger()
 
 
 class ReaderPlace(NamedTuple):
-    """What a client has seen: all up to the event `id`; of the last `together` ones only `shown` events of its face, unless 0."""
+    """What a client has seen: all up to the event `id`; of that one only `shown` events of its face, unless 0."""
 
     id: str
-    together: int = 0
     shown: int = 0
 
     def encode(self) -> str:
         """Itself as the part of a position after the local one."""
-        numbers = f"{SEPARATOR}{self.together:x}{SEPARATOR}{self.shown:x}" if self.together else ""
-        return f"{SEPARATOR}{self.id}{numbers}"
+        return f"{SEPARATOR}{self.id}{SEPARATOR}{self.shown:x}" if self.shown else SEPARATOR + self.id
 
 
 def decode(last_event_id: str) -> ReaderPlace | None:
@@ -64,12 +63,12 @@ def decode(last_event_id: str) -> ReaderPlace | None:
     _, _, shared = last_event_id.partition(SEPARATOR)
     id_, *numbers = shared.split(SEPARATOR)
     try:
-        if len(id_) != DIGITS or not id_.isalnum() or int(id_, 16) < 0 or len(numbers) not in (0, 2):
+        if len(id_) != DIGITS or not id_.isalnum() or int(id_, 16) < 0 or len(numbers) > 1:
             return None
-        together, count = (int(number, 16) for number in numbers) if numbers else (0, 0)
+        shown = int(numbers[0], 16) if numbers else 0
     except ValueError:
         return None
-    return ReaderPlace(id_, together, count) if 0 <= together <= MISSED_EVENTS and count >= 0 else None
+    return ReaderPlace(id_, shown) if shown >= 0 else None
 
 
 def digits_of(event_id: str) -> str:
@@ -96,7 +95,7 @@ class JournalPositions:
         """As `Positions.begin`."""
         self._event, self._shown = "", 0
         if isinstance(change, SessionChanges) and change.event_id:
-            self._event = f"{SEPARATOR}{change.event_id[DIGITS_OF]}{SEPARATOR}{change.together:x}{SEPARATOR}"
+            self._event = f"{SEPARATOR}{change.event_id[DIGITS_OF]}{SEPARATOR}"
 
     def next(self, moment: str) -> tuple[str, str]:
         """As `Positions.next`."""
@@ -117,7 +116,7 @@ class JournalPositions:
 
 
 class _Gap(NamedTuple):
-    """Rows of a session that a client may have missed. Of those up to `known` it has seen the first events of its face."""
+    """Rows of a session that a client may have missed. Of the one `known` it has seen the first events of its face."""
 
     session_id: str
     first: int
@@ -212,8 +211,8 @@ class JournalStreams(Streams):
         """Session -> the rows that a client may have missed. Raises MustReadAll, StoreError."""
         near = await self._store.newest(lambda id_: distance(id_, seen.id) < -NEAR, MISSED_EVENTS)
         last = await self._find(seen, near)
-        begun = last.sequence + 1 - seen.together
-        gaps = {last.session_id: _Gap(last.session_id, begun, last.sequence, last.sequence if seen.together else 0)}
+        gap = _Gap(last.session_id, last.sequence, last.sequence, last.sequence)
+        gaps = {last.session_id: gap if seen.shown else gap._replace(first=last.sequence + 1, known=0)}
         for session_id, first, end, event_id in near:
             if distance(event_id, seen.id) > 0:
                 gap = gaps.get(session_id) or _Gap(session_id, first, end)
@@ -241,20 +240,15 @@ class JournalStreams(Streams):
     ) -> list[_MissedEvent]:
         """Read and encode the events of a session after what a client has seen, and before an id."""
         rows = [row for row in await self._rows(gap.session_id, gap.first, gap.last) if distance(row.event_id, until) < 0]
-        rows = [row for row in rows if row.sequence <= gap.known or distance(row.event_id, seen.id) > 0]
+        rows = [row for row in rows if row.sequence == gap.known or distance(row.event_id, seen.id) > 0]
         found: list[_MissedEvent] = []
-        known = 0
         async for row, number, event in self._events(hub, encoder.face, gap.session_id, rows):
-            id_, at = digits_of(row.event_id), distance(row.event_id, seen.id)
-            place = ReaderPlace(id_, 1, number)
-            if row.sequence <= gap.known:
-                known += 1
-                place, at = seen._replace(shown=known), 0
-                if known <= seen.shown:
-                    continue
-            frame = encoder.encode(event, f"evt_{id_}{number:02x}", place.encode())
+            if row.sequence == gap.known and number <= seen.shown:
+                continue
+            id_ = digits_of(row.event_id)
+            frame = encoder.encode(event, f"evt_{id_}{number:02x}", ReaderPlace(id_, number).encode())
             if frame is not None and wants(scope, event.scope):
-                found.append(_MissedEvent(at, event.subject, frame))
+                found.append(_MissedEvent(distance(row.event_id, seen.id), event.subject, frame))
         return found
 
     async def _events(

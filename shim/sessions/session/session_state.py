@@ -31,6 +31,7 @@ from universal.events import (
     EventData,
     EventType,
     ItemData,
+    ItemDeltaData,
     PermissionData,
     QuestionData,
     SessionEndedData,
@@ -351,7 +352,7 @@ class SessionState:
         return shown
 
     def record_pieces(self, facts: Sequence[Fact], now: int) -> None:
-        """Record pieces of text that the agent has written together just now. Those of one part are published together too.
+        """Record pieces of text that the agent has written together just now. Those that lengthen one text are one change.
 
         In a cluster each is published alone, because a client that goes on at another server needs the place of each event.
         """
@@ -359,14 +360,20 @@ class SessionState:
         self.journal.native_session_id = facts[-1].native_session_id or self.journal.native_session_id
         for _, pieces in groupby(facts, PART_OF_PIECE):
             run = list(pieces)
-            for some in ([piece] for piece in run) if is_alone else (run,):
-                events = self.journal.write_pieces(some, now)
-                self._publish(self.reducer.apply_pieces(events, now), events, now)
+            while run:
+                piece = run[0].data
+                assert isinstance(piece, ItemDeltaData)
+                text = self.reducer.growing_text(piece)
+                count = 1 if text is None or is_alone else len(run)
+                events = self.journal.write_pieces(run[:count], now)
+                changes = self.reducer.apply(events[0], now) if text is None else [self.reducer.grow(text, events, now)]
+                self._publish(changes, events, now)
+                del run[:count]
 
     def _publish(self, changes: Sequence[Change], events: Sequence[UniversalEvent], now: int) -> None:
         """Show clients these changes, which the events have made."""
         sequence, event_id = self.journal.sequence, self.journal.event_id
-        self._changes.publish(changes, self.session, now, sequence=sequence, event_id=event_id, together=len(events))
+        self._changes.publish(changes, self.session, now, sequence=sequence, event_id=event_id)
         if self._resync.waits:
             for change in changes:
                 self._resync.note(change)

@@ -71,20 +71,19 @@ class LogWriter:
         id_ = f"{timeline.last_id:012x}zzz{timeline.last_tail:07x}{self._suffix}"  # as `_render`
         self.events.append(LogAppended(id_, number, self.at if created_ms is None else created_ms, event))
 
-    def pass_over(self, sequences: Iterable[int], at_ms: int) -> list[tuple[int, int]]:
+    def pass_over(self, sequences: Iterable[int], at_ms: int) -> tuple[int, int]:
         """Give the next places to pieces of text: later ids are above them. A fast `begin` and `write` for most journal events.
 
-        In: the sequences of their universal events. Out: their places (`TextGrew.place`).
+        In: the sequences of their universal events. Out: the place of the last one (`TextGrew.place`).
         """
         timeline = self._timeline
-        last = timeline.last_id = max(timeline.last_id, timeline.highest_id, at_ms * COUNTER_SPAN & MASK)
-        tail, places = timeline.last_tail, list[tuple[int, int]]()
+        timeline.last_id = max(timeline.last_id, timeline.highest_id, at_ms * COUNTER_SPAN & MASK)
+        tail = timeline.last_tail
         for sequence in sequences:
             own_tail = sequence << EVENTS_BITS
             tail = own_tail if own_tail > tail else tail + 1
-            places.append((last, tail))
         timeline.last_tail = tail
-        return places
+        return timeline.last_id, tail
 
     def accompany(self, event: LogEvent) -> None:
         """Write a live event under the last one's id and a letter, so that later ids do not change."""

@@ -74,9 +74,14 @@ class Turn:
         return journal
 
 
-@pytest.mark.parametrize("is_cluster", [False, True])
-async def test_pieces_that_come_together_are_recorded_like_those_that_come_alone(is_cluster: bool) -> None:
-    """In order with all else, whatever is read of an agent at once."""
+ALONE = ["h", "hm", "hmm", "a", "ab", "c", "abd", "abde", "abdef", "abdefg", "abdefgh", "abdefghi"]
+TOGETHER = ["h", "hmm", "a", "ab", "c", "abde", "abdef", "abdefghi"]
+"""A text as it grows. The first piece begins its part, and is an event of its own."""
+
+
+@pytest.mark.parametrize(("is_cluster", "parts"), [(False, TOGETHER), (True, ALONE)])
+async def test_pieces_that_come_together_are_recorded_like_those_that_come_alone(is_cluster: bool, parts: list[str]) -> None:
+    """In order with all else, whatever is read of an agent at once. Clients get the same text."""
 
     def one_by_one(agent: ScriptedAgent, outputs: list[Output]) -> None:
         for output in outputs:
@@ -85,14 +90,16 @@ async def test_pieces_that_come_together_are_recorded_like_those_that_come_alone
     alone, together = Turn(world()), Turn(make_cluster(world()) if is_cluster else world())
     journal = await alone.run(one_by_one)
     assert await together.run(lambda agent, outputs: agent.says(*outputs)) == journal
-    assert (together.older, together.newer) == (alone.older, alone.newer)
-    parts = ["h", "hm", "hmm", "a", "ab", "c", "abd", "abde", "abdef", "abdefg", "abdefgh", "abdefghi"]
-    assert [part for _, part in alone.older] == parts
-    assert len(set(together.ids)) == len(together.ids) == len(alone.ids)
+    assert [part for _, part in alone.older] == ALONE
+    assert [part for _, part in together.older] == parts
+    for turn in (alone, together):
+        assert "".join(delta for delta, _ in turn.older) == "hmmabcdefghi"
+        assert len(set(turn.ids)) == len(turn.ids) == len(turn.older)
+        assert [delta for _, delta in turn.newer] == [delta for delta, _ in turn.older]
 
 
-@pytest.mark.parametrize(("is_cluster", "groups"), [(False, [5]), (True, [1, 1, 1, 1, 1])])
-async def test_pieces_that_come_together_are_published_together(is_cluster: bool, groups: list[int]) -> None:
+@pytest.mark.parametrize(("is_cluster", "deltas"), [(False, ["h", "ello"]), (True, [*"hello"])])
+async def test_pieces_that_come_together_are_published_together(is_cluster: bool, deltas: list[str]) -> None:
     """In a cluster each alone: a client that goes on elsewhere needs its place."""
     w, found = make_cluster(world()) if is_cluster else world(), list[SessionChanges]()
     await w.store.open()
@@ -101,5 +108,5 @@ async def test_pieces_that_come_together_are_published_together(is_cluster: bool
     item = w.agent.begin()
     w.hub.changes.observe(found.append)
     w.agent.says(*pieces_of(item, *"hello"))
-    assert [sum(isinstance(change, TextGrew) for change in published.changes) for published in found] == groups
+    assert [change.delta for published in found for change in published.changes if isinstance(change, TextGrew)] == deltas
     assert found[-1].sequence == (await w.manager.state(session)).sequence

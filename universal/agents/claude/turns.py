@@ -156,9 +156,12 @@ class Turns:
         return True
 
     def init(self) -> Iterator[Signal]:
-        """Handle `system/init`: a turn begins. Without states, it is the only sign of an unprompted turn."""
+        """Handle `system/init`: a turn begins. Without states, it is the only sign of an unprompted turn.
+
+        It may be of the turn before a prompt that was written just now: then `queued` takes the mark back.
+        """
         for prompt in self._prompts:
-            prompt.has_begun = prompt.has_begun or not prompt.lifecycle
+            prompt.has_begun = prompt.has_begun or not (prompt.lifecycle or prompt.key)
         if not self._prompts and not self._state and not self._woken:
             self._woken = True
             yield Signal(Input.ACTIVITY)
@@ -199,13 +202,15 @@ class Turns:
             prompt.has_begun = True
         if state == "started":
             prompt.has_begun = True
+        elif state == "queued":
+            prompt.has_begun = False
         elif state == "completed" and not prompt.has_begun:
             self._prompts.remove(prompt)
             yield Signal(Input.FAILED, error=dict(ALREADY_ANSWERED))
         elif state in ("cancelled", "discarded", "refused") and not prompt.has_begun:
             self._prompts.remove(prompt)
             yield Signal(Input.RETURNED, key=prompt.key) if prompt.key else _untaken(state)
-        elif state != "queued":
+        else:
             prompt.outcome = state
 
     # --- ends without a result -----------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from universal.agents.claude.turns import Turns
 from universal.agents.claude.wire import Msg, read_models
 from universal.turn import Input
@@ -84,6 +86,30 @@ def test_a_prompt_that_is_dispatched_is_not_stopped_by_the_interrupt_before_it()
     turns.prompt_written("d")
     assert not turns.is_stopping
     assert signals(turns, ("b", "started"), ["d"]) == [(Input.DONE, "")]
+
+
+@pytest.mark.parametrize("inits", ["before queued", "after queued", "twice"])
+def test_the_begin_of_the_turn_before_it_begins_no_offer(inits: str) -> None:
+    """Claude tells of a prompt that is written while a turn begins only after that turn's `init`."""
+    turns = at_work()
+    if inits != "after queued":
+        list(turns.init())
+    signals(turns, ("b", "queued"), ("c", "queued"))
+    if inits != "before queued":
+        list(turns.init())
+    said = signals(turns, ["a"], ("b", "started"), ["b"], ("c", "started"), ["c"])
+    assert said == [(Input.DONE, ""), (Input.TAKEN, "key b"), (Input.DONE, ""), (Input.TAKEN, "key c"), (Input.DONE, "")]
+
+
+def test_the_begin_and_the_end_of_claudes_own_turn_answer_no_prompt_that_waits_behind_it() -> None:
+    turns = Turns()
+    list(turns.state("running"))
+    turns.prompt_written("a")
+    list(turns.init())
+    assert signals(turns, ("a", "queued")) == []
+    assert Input.DONE not in [signal.input for signal in turns.state("idle")]
+    list(turns.state("running"))
+    assert signals(turns, ("a", "started"), ["a"]) == [(Input.DONE, "")]
 
 
 def test_the_name_of_the_default_model_is_short() -> None:

@@ -335,7 +335,7 @@ def _project(place: Enclosure, root: str, base: Verdict, *, is_guarded: bool = T
     pieces = {max(re.split(r"[*?]", rule.pattern.removesuffix(" *")), key=len) for rule in specific}
     marks = {piece.strip("/").rpartition("/")[2].strip(".") if bases else piece for piece in pieces}
     literal = {_literal_folder(rule.pattern) for rule in specific}
-    starts = {f"{directory}/{start}" for start in literal} | {f"{root}/{start}" for start in literal if start and bases}
+    starts = {f"{directory}/{start}" for start in literal} | {f"{root}/{start}" for start in literal if bases}
     starts |= {start for start in literal if start.startswith("/")}
     seen = 0
     for folder in _outermost(set(map(os.path.normpath, starts))):

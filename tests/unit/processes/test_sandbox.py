@@ -288,6 +288,18 @@ def test_every_form_of_pattern_finds_its_places(project: Path, pattern: str) -> 
     assert hidden == {name for name in NAMES if matches(pattern, name)} != set()
 
 
+@pytest.mark.parametrize("pattern", ["*.env", "**/.env", "*/.env", "?env", "other/*.env"])
+def test_a_pattern_without_a_folder_holds_in_the_whole_repository(project: Path, pattern: str) -> None:
+    """As it does for a call: the session's directory is `sub`, and the repository is shown."""
+    fill(project, "sub/a", "other/.env", "other/b")
+    bounds = bounds_of("project", rules_from_config({"read": {"*": "allow", pattern: "deny"}}))
+    assert bounds is not None
+    args = enclose(TOOL, Enclosure(bounds, str(project / "sub"), str(project), str(project.parent)), ["/usr/bin/agent"])
+    is_named = pattern != "?env"  # a name of four letters, not a path that ends with it
+    states = [state_inside(args, project / name) for name in ("other/.env", "other/b", "sub/a")]
+    assert states == ["hidden" if is_named else "writable", "writable", "writable"]
+
+
 @pytest.mark.parametrize("pattern", ["./secrets/*", "**/secrets/*", "{root}/sub/secrets/*", "sub/secrets/*", "secrets/*"])
 def test_a_rule_holds_by_every_name_of_a_file(project: Path, pattern: str) -> None:
     """From the session's directory, which is `sub`, from the repository's root, and absolutely."""
@@ -296,4 +308,4 @@ def test_a_rule_holds_by_every_name_of_a_file(project: Path, pattern: str) -> No
     assert bounds is not None
     args = enclose(TOOL, Enclosure(bounds, str(project / "sub"), str(project), str(project.parent)), ["/usr/bin/agent"])
     states = [state_inside(args, project / name) for name in ("sub/secrets/a", "secrets/a", "sub/b")]
-    assert states == ["hidden", "hidden" if "sub" not in pattern and "**" not in pattern else "writable", "writable"]
+    assert states == ["hidden", "writable" if "sub" in pattern else "hidden", "writable"]

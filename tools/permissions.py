@@ -14,7 +14,8 @@ from tools.generated_files import ROOT, settle
 DOC = ROOT / "docs" / "permissions.md"
 BEGIN, END = "<!-- enforcement: written by tools/permissions.py (make gen) -->", "<!-- /enforcement -->"
 LEGEND = (
-    "✓ the rules hold; ✗ not for all calls, see below; K the kernel holds a `deny` of it where a sandbox can be made "
+    "✓ the rules hold; T for the agent's own tools, and not for what its commands and searches open; "
+    "✗ not for all calls, see below; K the kernel holds a `deny` of it where a sandbox can be made "
     "([sandbox.md](sandbox.md)); – the agent has no tool for it."
 )
 
@@ -27,6 +28,7 @@ def _table() -> str:
     for spec in agents().values():
         cells = [
             "–" if key in spec.rules.enforcement.absent
+            else "✓ T" if key in spec.rules.enforcement.tools_alone
             else "✓" if not spec.rules.enforcement.gap(key)
             else "✗ K" if key in spec.rules.sandbox.shown
             else "✗"

@@ -534,6 +534,7 @@ class Enforcement:
     absent   permission keys for which the agent has no tool
     partial  one sentence why rules that deny only some calls of a key do not hold, while a denial of the whole key does
     no_asks  one sentence on what happens instead, for an agent that refuses what a rule asks about
+    tools_alone  keys whose rules hold for the agent's own tools, and not for what its commands and searches open
     """
 
     by: str
@@ -541,6 +542,7 @@ class Enforcement:
     absent: tuple[str, ...] = ()
     partial: str = ""
     no_asks: str = ""
+    tools_alone: tuple[str, ...] = ()
 
     def gap(self, key: str) -> str | None:
         """Return why a rule for this key cannot be enforced, or None if it can or the agent has no tool for it."""

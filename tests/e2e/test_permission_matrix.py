@@ -15,14 +15,15 @@ import pytest
 
 from shim.processes.sandbox import find_tool
 
-from .support.bench import Bench, Watch, nightly
+from .support.bench import Bench, Watch, bench, nightly
+from .support.children import wait_for
 from .support.matrix import ROWS, SECRET, TASK_WORDS, Ground, Row, TurnEvidence, rules
 from .support.matrix_drivers import ADOPTED_DRIVERS, DRIVERS
 from .support.network_log import OutgoingProxy
 from .support.places import ADOPTED, PATIENCE
 from .support.servers import configuration_file, configure
 from .support.wire import TURN_S as USUAL_TURN_S
-from .support.wire import Json, Stream
+from .support.wire import Json, Stream, tools
 
 NO_SANDBOX = find_tool(os.environ.get("PATH", os.defpath)).why
 TURN_S = max(90, USUAL_TURN_S)
@@ -271,3 +272,53 @@ def test_a_path_is_judged_as_the_agent_opens_it(case: Case) -> None:
             seen, asked = case.play({"*": "allow", **permission}, None, scene=scene)
             assert asked == []
             assert seen.tool_result_has(SECRET) is not is_denied, f"{spelling}: {json.dumps(seen.messages)[-2000:]}"
+
+
+FAR = {"bash": "allow", "edit": "allow", "read": "allow", "external_directory": "deny"}
+NEAR = {
+    "bash": "allow",
+    "read": {"*": "allow", ".env": "deny", "secrets/*": "deny"},
+    "edit": {"*": "allow", "secrets/*": "deny"},
+}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(CASE_S)
+@pytest.mark.parametrize(
+    ("permission", "refused", "made"),
+    [
+        (
+            FAR,
+            "cat FAR/f; cd FAR && cat f; cp FAR/f x; mv in.txt FAR/y; rm FAR/f; mkdir FAR/d; touch FAR/t; chmod 600 FAR/f; "
+            "chown root FAR/f; cat ../../outside/f",
+            "head FAR/f; tail FAR/f; less FAR/f; grep i FAR/f; ls FAR; find FAR; sed -n p FAR/f; cat < FAR/f; cat link; "
+            "bash -c 'cat FAR/f'; ln -s FAR/f l2; tar cf t.tar FAR/f; tee FAR/n < in.txt; echo x > FAR/e; "
+            "python3 -c 'print(open(\"FAR/f\").read())'",
+        ),
+        (
+            NEAR,
+            "",
+            "cat .env; head .env; grep i .env; cp .env x; cat < .env; cd secrets && cat f; echo x > secrets/b; "
+            "tee secrets/c < in.txt; sed -i s/a/b/ secrets/f; mv secrets/f secrets/g; rm secrets/g",
+        ),
+    ],
+    ids=["outside", "inside"],
+)
+def test_opencode_looks_at_these_commands_alone(permission: dict[str, object], refused: str, made: str) -> None:
+    """The table of docs/permissions.md, without a sandbox."""
+    with bench("opencode", config={"permission": permission}, SHIM_SANDBOX="off") as server:
+        project, outside = server.place.project, server.place.project.parents[1] / "outside"
+        for folder in (outside, project / "secrets"):
+            folder.mkdir()
+            (folder / "f").write_text("indigo\n")
+        for name in (".env", "in.txt"):
+            (project / name).write_text("indigo\n")
+        (project / "link").symlink_to(outside / "f")
+        session = server.api.session()
+        for lines, state in ((refused, "error"), (made, "completed")):
+            for line in filter(None, lines.split("; ")):
+                before = len(tools(server.api.messages(session)))
+                server.api.prompt(session, f"[scene:bash:{line.replace('FAR', str(outside))}] go")
+                wait_for(lambda: session not in server.api.status(), TURN_S, lambda: server.shim.child.log()[-2000:])
+                [call] = tools(server.api.messages(session))[before:]
+                assert call["state"]["status"] == state, (line, call["state"])

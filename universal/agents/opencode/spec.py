@@ -103,6 +103,7 @@ OPENCODE = AgentSpec(
                 "doom_loop": "OpenCode notices equal calls within one answer of its model only, not in answers that "
                 "follow each other.",
             },
+            tools_alone=("edit", "read"),
         ),
         project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
         sandbox=SANDBOX._replace(shown=("edit", "read", "external_directory")),  # it keeps its network: we reach it by that
@@ -139,6 +140,7 @@ KILO_SERVE = AgentSpec(
                 "doom_loop": "Kilo notices equal calls within one answer of its model only, not in answers that "
                 "follow each other.",
             },
+            tools_alone=("edit", "read"),
         ),
         project_settings=ProjectSettingsUse(
             ("opencode",),

@@ -341,15 +341,16 @@ class Journals:
             return True
         raise StoreError(f"Session {journal.session_id} could not be claimed: its owner still writes. Try again.")
 
-    async def _create(self, journal: Journal) -> None:
-        """Create the entry of a new session. Raises LaneClosed if another server has created one of this id."""
+    async def _create(self, journal: Journal, what: object) -> None:
+        """Create the entry of a new session. Raises LaneClosed if another server has it, or it is deleted and `what` goes on."""
         record = SessionRecord(journal.session_id, self._server_id, 1)
         try:
             await self._take(journal, record, await self._write_record(record, 0), is_new=True)
         except WrongSequence:
             message = await self._connection.last(self._layout.sessions, self._layout.session_key(journal.session_id))
             stored = None if message is None else decode_record(message.data)
-            if stored is not None and not stored.is_deleted and stored != record:
+            is_begin = isinstance(what, Events) and what.first == 1
+            if stored is not None and (not is_begin if stored.is_deleted else stored.owner != self._server_id):
                 raise self._lose(journal, await self._find_server(stored.owner) or ServerRef(stored.owner)) from None
             await self._claim(journal, is_creation=True)
 
@@ -444,7 +445,7 @@ class Journals:
         if not isinstance(what, Delete | Release):
             async with journal.owning:
                 if not journal.is_ours:
-                    await self._create(journal)
+                    await self._create(journal, what)
         kinds = list(takewhile(lambda write: type(write.what) is type(what), writes))
         if isinstance(what, Events):
             await self._append_all(journal, [write.what for write in kinds])

@@ -11,7 +11,7 @@ from shim.cluster.nats import store as stores
 from shim.cluster.nats.connection import Connection
 from shim.cluster.nats.layout import Stream
 from shim.cluster.nats.store import JetStreamStore
-from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
+from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError, StoreUnavailable
 from shim.store.base import Checkpoint
 from tests.unit.cluster.nats.conftest import LIMITS
 from tests.unit.store.store_contract import event, journal, row
@@ -209,3 +209,31 @@ async def test_an_answer_that_comes_after_the_loss_of_a_session_changes_nothing(
     assert journals.get("ses_a").stored == 3, "event 4 is the other server's to tell of"
     await store.refresh("ses_a")
     assert store.last_sequence("ses_a") == 9
+
+
+async def test_a_session_whose_creation_was_repeated_is_not_lost_to_its_own_server(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two answers were lost: of the entry that creates it, and of the one that the repetition has written."""
+    connection, lost = store._use().connection, 2  # pyright: ignore[reportPrivateUsage]
+    append = connection.append
+
+    async def lose_answers(subject: str, payload: bytes, **more: Any) -> int:
+        nonlocal lost
+        position = await append(subject, payload, **more)
+        if subject == store.layout.session_key("ses_a") and lost:
+            lost -= 1
+            raise StoreUnavailable("the answer was lost")
+        return position
+
+    monkeypatch.setattr(connection, "append", lose_answers)
+    store.append(journal(1, 3))
+    store.save_session(row())
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await store.flush("ses_a")
+    await store.flush("ses_a")
+    assert lost == 0
+    assert (await store.look()).lost == ()
+    assert [one.id for one in await other_store.sessions()] == ["ses_a"]
+    assert await sequences(other_store) == [1, 2, 3]

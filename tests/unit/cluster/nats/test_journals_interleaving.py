@@ -318,3 +318,32 @@ def test_a_look_at_a_replica_that_is_behind_shows_no_entry_from_before_this_serv
         assert (await setting.other.look()).lost == ()
 
     run(test)
+
+
+def test_events_that_waited_while_another_server_deleted_their_session_do_not_bring_it_back() -> None:
+    """A look shows the loss and the deletion at once, and is dealt with before the queue tries again."""
+
+    async def test(setting: Setting) -> None:
+        store, other, (link, _) = setting.store, setting.other, setting.nats.links
+        store.save_session(row())
+        setting.append()
+        await store.flush()
+        link.cut()
+        setting.append()
+        with pytest.raises(StoreError):
+            await store.flush("ses_a")
+        await other._use().leases.end(store.server_id)  # pyright: ignore[reportPrivateUsage] - as if it had expired
+        await other.look()
+        await other.claim("ses_a")
+        other.delete_session("ses_a")
+        await other.flush()
+        link.heal()
+        await elapse(2 * LATENCY_S)
+        assert [lost.session_id for lost in (await store.look()).lost] == ["ses_a"]
+        store.confirm_loss("ses_a")
+        await elapse(5)
+        assert store.pending == 0
+        with pytest.raises(SessionNotFound):
+            await other.claim("ses_a")
+
+    run(test)

@@ -413,8 +413,10 @@ async def start(
         await member.join(services)
         watching = asyncio.create_task(config.keep_current(sessions.index.directories_at_work), name="keep configuration current")
         ends.callback(watching.cancel)
-        writers = asyncio.create_task(OtherWriters(sessions).watch(), name="look at agents' own programs")
-        ends.callback(writers.cancel)
+        writers = OtherWriters(sessions)
+        sessions.deps.catch_up = writers.catch_up
+        looks = asyncio.create_task(writers.watch(), name="look at agents' own programs")
+        ends.callback(looks.cancel)
         return Backend(services, hooks, drain, ends.pop_all())
 
 

@@ -139,6 +139,27 @@ def test_a_terminal_that_goes_on_meanwhile_is_shown_and_the_agent_gets_it(server
     assert "the word indigo" in texts(watch.wait_for_end(at))[-1]
 
 
+@pytest.mark.parametrize("server", [CLAUDE, *nightly(CLAUDE_ACP)], indirect=True)
+def test_a_turn_of_a_terminal_while_no_agent_runs_is_shown_and_known_to_the_agent(server: Bench) -> None:
+    session = server.api.session()
+
+    def ask(words: str, answers: int) -> list[str]:
+        server.api.prompt(session, words)
+        return wait_for(
+            lambda: session not in server.api.status() and len(said := texts(server.api.messages(session))) == answers and said,
+            LISTED_S,
+            lambda: str(server.api.messages(session)),
+        )
+
+    ask("[scene:text] remember magenta", 1)
+    (id_,) = [row["id"] for row in list_conversations(server) if row.get("sessionId") == session]
+    server.restart()
+    continue_in_terminal(server, id_, "[scene:text] indigo in the terminal")
+    said = ask("[scene:see:indigo] and now", 3)
+    assert said[:2] == ["You said: remember magenta", "You said: indigo in the terminal"]
+    assert "the word indigo" in said[2], "the agent knows it"
+
+
 @pytest.mark.parametrize("server", [CLAUDE, *nightly(PI)], indirect=True)
 def test_the_next_process_goes_on_after_the_last_answer_here(server: Bench, stream: Stream) -> None:
     """The terminal writes last, so that the file's end is on its branch, where nothing is of what was said here meanwhile."""

@@ -152,3 +152,64 @@ async def test_a_file_that_cannot_be_opened_keeps_no_other_from_being_looked_at(
     for _ in range(2):
         await writers.look()
     assert len(await status_items(server, session, "notice")) == 1, "it is read as soon as it can be"
+
+
+PAGE = {"Sec-Fetch-Site": "same-origin"}
+"""The header of a page of this server, whose read of the messages shows that a person has opened the session."""
+
+
+async def end_agent(server: Live, session: str) -> None:
+    sessions = backend_of(server).services.sessions
+    assert sessions.reap(SystemClock().now_ms() + 10**9) == 1
+    actor = sessions.index.get(session).actor
+    assert actor is None or not actor.process.is_alive
+
+
+def texts(messages: list[Any]) -> list[str]:
+    return [part["text"] for message in messages for part in message["parts"] if part["type"] == "text"]
+
+
+async def test_a_turn_of_a_terminal_while_no_agent_runs_is_shown_when_a_person_opens_the_session(
+    server: Live, tmp_path: Path
+) -> None:
+    """Once, however often it is opened. The agent goes on after it, so nothing goes along with the next prompt."""
+    session = await server.session()
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    await end_agent(server, session)
+    append(tmp_path / "home", prompt(THEIRS, "in the terminal"))
+    async with server.api.stream("/event") as events:
+        await server.api.get(f"/session/{session}/message", headers=PAGE, status=200)
+        append(tmp_path / "home", answer("a1", THEIRS, "said in the terminal"))
+        for _ in range(2):
+            await server.api.get(f"/session/{session}/message", headers=PAGE, status=200)
+        while (await events.next())["type"] != "session.idle":
+            pass
+    messages = await server.messages(session)
+    assert texts(messages[2:]) == ["in the terminal", "said in the terminal"]
+    assert messages[3]["info"]["parentID"] == messages[2]["info"]["id"]
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    assert (await status_items(server, session, "prompt"))[-1]["metadata"].get("carried", []) == []
+    assert len(await server.messages(session)) == 6
+
+
+async def test_a_turn_of_a_terminal_while_no_agent_runs_stands_before_the_next_prompt(server: Live, tmp_path: Path) -> None:
+    session = await server.session()
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    await end_agent(server, session)
+    append(tmp_path / "home", prompt(LATER, "of long ago"), answer("a0", LATER, "old"), at="2026-11-29T00:00:00.000Z")
+    append(tmp_path / "home", prompt(THEIRS, "in the terminal"), answer("a1", THEIRS, "said in the terminal"))
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    messages = await server.messages(session)
+    assert texts(messages)[2:5] == ["in the terminal", "said in the terminal", "[deltas:1]"]
+    assert (await status_items(server, session, "prompt"))[-1]["metadata"].get("carried", []) == []
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    assert len(await server.messages(session)) == 8, "it is recorded once"
+
+
+async def test_a_turn_without_an_end_is_not_shown_before_a_prompt(server: Live, tmp_path: Path) -> None:
+    session = await server.session()
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    await end_agent(server, session)
+    append(tmp_path / "home", prompt(THEIRS, "in the terminal"))
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    assert len(await server.messages(session)) == 4

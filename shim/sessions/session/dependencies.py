@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, NamedTuple, Protocol, get_args
 
 from shim.agents.command_files import CommandFiles
 from shim.agents.directory import AgentDirectory
@@ -33,6 +33,9 @@ from universal.refusals import Kind
 from universal.sandbox import Level
 from universal.tools.accesses import Place
 from universal.unattended_policy import UnattendedPolicy, parse
+
+if TYPE_CHECKING:
+    from shim.sessions.session.actor import SessionActor
 
 
 class Usage(NamedTuple):
@@ -74,6 +77,10 @@ async def _no_project(_directory: str) -> Identity | None:
 
 async def _refresh_nothing(_directory: str) -> None:
     """Does nothing, for tests without configuration files."""
+
+
+async def _catch_up_with_nothing(_session: SessionActor) -> None:
+    """Does nothing, for tests without conversations of agents' own programs."""
 
 
 @dataclass(slots=True)
@@ -118,6 +125,8 @@ class SessionDeps:
     """Ends the streams that get a directory's events, and lets their clients read everything anew: some events are void."""
     config_refresh: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Reads a directory's configuration again if its files have changed. Awaited before an agent's start and each prompt."""
+    catch_up: Callable[[SessionActor], Awaitable[None]] = _catch_up_with_nothing
+    """Records what an agent's own program has said in its conversation, unless the agent runs. Awaited before each prompt."""
     clean_up: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Ends processes that a dead server has left behind. In: the server's id."""
     placement: Placement = field(default_factory=Placement)

@@ -1,7 +1,9 @@
 """Finds what agents' own programs say in a terminal in conversations that are open here.
 
 Such a program writes to the file of the conversation, and the agent that runs for the session does not read it again. What was
-said there is recorded as a turn that no agent knows, so that it goes along with the next prompt as text.
+said there is recorded as a turn that no agent knows, so that it goes along with the next prompt as text. What was said while no
+agent ran is recorded when a person opens the session, or before its next prompt. The agent that starts then goes on after it, and
+knows it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts.prompt_dispatch import Answer
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.transfer.conversations import FILE_BYTES, files_of, ms_of
+from shim.sessions.undo.undo import has_undone
 from universal.agent_spec import ConversationPrompt, ConversationStore
 from universal.events import EventType, ItemData
 from universal.items import TextPart
@@ -82,6 +85,38 @@ class OtherWriters:
             if key in self._files and key in ready:
                 self._note(actor, agent, self._files[key], lines.get(key, ()), at_ms)
 
+    async def catch_up(self, actor: SessionActor) -> None:
+        """Record what was said since an agent ran here last.
+
+        Not if own lines are told apart by the agent that runs alone (`ConversationStore.at_rest`).
+        """
+        if not _is_at_rest(actor):
+            return
+        agent, at_ms = self._manager.deps.agents.get(actor.main.session.agent), self._manager.deps.clock.now_ms()
+        native = None if agent is None else actor.native.get(agent.spec.name)
+        if agent is None or native is None or not native.others_ms:
+            return
+        since_ms, store = native.others_ms, agent.spec.abilities.conversations
+        if store is None or store.foreign_rows is None or store.at_rest:
+            return
+        rows = await asyncio.to_thread(self._missed_rows, agent, native.id, since_ms)
+        if rows and native.others_ms == since_ms and _is_at_rest(actor):
+            log.info("conversation.written_meanwhile", session_id=actor.main.id, agent=agent.spec.name)
+            native.others_ms = at_ms
+            self._record(actor, agent, rows, is_known=native.resume_at is None)
+
+    def _missed_rows(self, agent: Agent, id_: str, since_ms: int) -> Sequence[JsonObject]:
+        """The rows of turns of another program since a time, if the last of them is over. Blocking."""
+        foreign_rows = _store(agent).foreign_rows
+        for changed_ms, path in files_of(self._manager, agent, id_)[:1]:
+            with suppress(OSError):
+                if foreign_rows is not None and changed_ms >= since_ms:
+                    with disk.open_file(path) as (file, _):
+                        file.seek(_end_of_read(path, since_ms))
+                        rows, is_over = foreign_rows(file.read(FILE_BYTES).splitlines(), (), "")
+                    return rows if is_over else ()
+        return ()
+
     def _conversation(self, actor: SessionActor) -> tuple[SessionActor, Agent, tuple[str, str]] | None:
         agent = self._manager.deps.agents.get(actor.process.agent or "")
         native = None if agent is None else actor.native.get(agent.spec.name)
@@ -122,8 +157,8 @@ class OtherWriters:
             actor.native[agent.spec.name].others_ms = at_ms
             self._record(actor, agent, rows)
 
-    def _record(self, actor: SessionActor, agent: Agent, rows: Sequence[JsonObject]) -> None:
-        """Record turns of another program as one turn here, at once."""
+    def _record(self, actor: SessionActor, agent: Agent, rows: Sequence[JsonObject], *, is_known: bool = False) -> None:
+        """Record turns of another program as one turn here, at once. `is_known`: the agent's next process has them."""
         state, deps, store = actor.main, self._manager.deps, _store(agent)
         model = ModelRef(agent.spec.name, agent.catalogue.default_model or "default")
         native, codec = actor.native.get(agent.spec.name), actor.process.codec
@@ -136,7 +171,8 @@ class OtherWriters:
                     prompt = UserPrompt(parts=(Text("", said.text),), mode="build", model=state.session.record.model or model)
                     item = PromptItem.of(deps.ids.new("item"), prompt, (TextPart(text=said.text),))
                     state.record(EventType.ITEM_COMPLETED, ItemData(item=item))
-                    state.status("prompt", state="own", item_id=item.item_id)
+                    known = {"state": "handed", "agent": agent.spec.name} if is_known else {"state": "own"}
+                    state.status("prompt", item_id=item.item_id, **known)
                 else:
                     state.fact(said)
             actor.end_local_work()
@@ -157,6 +193,10 @@ def _end_of_read(path: Path, read_ms: int) -> int:
                     break
                 end -= len(line)
         return end
+
+
+def _is_at_rest(actor: SessionActor) -> bool:
+    return not (actor.process.is_alive or actor.main.machine.busy or has_undone(actor))
 
 
 def _store(agent: Agent) -> ConversationStore:

@@ -423,11 +423,11 @@ async def _check_roots(
 
 async def _need_ours(services: Services, names: Mapping[str, str]) -> None:
     """Check the session of a changing request, and the one whose ask it answers. Raises SessionElsewhere, StoreError."""
-    asks = [names[name] for name in ASKS if name in names]
-    for ask in asks:
-        await services.sessions.others.find_request(ask)
-    askers = [services.sessions.requests.session_of(ask) for ask in asks]
-    for session_id in (names.get("sessionID"), *askers):
+    for name, value in names.items():
+        session_id = value if name == "sessionID" else None
+        if name in ASKS:
+            await services.sessions.others.find_request(value)
+            session_id = services.sessions.requests.session_of(value)
         if session_id is not None:
             await services.sessions.need_ours(session_id)
 

@@ -162,6 +162,11 @@ class Setups:
         counted = self._servers(directory, with_project=with_project)
         return {name: name in counted and _is_on(counted[name]) for name, row in whole.items() if "type" in row}
 
+    def server_names(self, directory: str) -> list[str]:
+        """Return the names of a directory's MCP servers, those that are off too."""
+        changes = self._changes.get(directory)
+        return [*obj(self._current(directory).values.get("mcp")), *(changes.servers if changes is not None else ())]
+
     def is_of_project(self, directory: str, name: str) -> bool:
         """Whether an MCP server comes with the project alone, so that it counts only where the project is trusted."""
         whole, personal = (self._servers(directory, with_project=with_project) for with_project in (True, False))

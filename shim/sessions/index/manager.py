@@ -576,7 +576,7 @@ class SessionManager:
         held = None if is_unchanged else self.deps.config_rules(directory, mode, config)
         grants, files = self.grants.rules(directory, state.session.agent), self.deps.agents.rule_files
         told = (state if parent is None or parent.state is None else parent.state).session.mcp.get(state.session.agent)
-        servers = tuple(dict.fromkeys((*self.deps.setups.switches(directory, with_project=True), *(told or ()))))
+        servers = tuple(dict.fromkeys((*self.deps.setups.server_names(directory), *(told or ()))))
         return Policy(defaults, rules.all, session, grants, mode, rules.person, held, files, above, servers)
 
     # --- rows -------------------------------------------------------------------------------------------------------

@@ -47,8 +47,11 @@ class Grants:
         self._grants += new
 
     def rules(self, directory: str, agent: str) -> tuple[Rule, ...]:
-        grants = [grant for grant in self._grants if grant.directory == directory and grant.agent in ("", agent)]
-        return tuple([Rule(grant.permission, grant.pattern, "allow", grant.tool) for grant in grants])
+        rules: list[Rule] = []
+        for grant in self._grants:
+            if grant.directory == directory and grant.agent in ("", agent):
+                rules.append(Rule(grant.permission, grant.pattern, "allow", grant.tool))
+        return tuple(rules)
 
     def list_grants(self) -> tuple[Grant, ...]:
         return tuple(self._grants)

@@ -334,6 +334,8 @@ class Requests:
 
     def counts(self) -> JsonObject:
         """Since when each open request waits, and the last calls of each session, as `restore_counts` takes them."""
+        if not self._waits and not self._calls:
+            return {}
         calls = {session: [[*calls.ids], [*calls.recent]] for session, calls in self._calls.items()}
         return {"since": {id_: wait.since_ms for id_, wait in self._waits.items()}, "calls": calls}
 

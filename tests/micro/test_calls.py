@@ -42,8 +42,8 @@ class Limits(NamedTuple):
 
 
 LIMITS = {
-    "plain": Limits(7, 66, 24, 485, ("shim/processes/agent_pipes.py", "AgentProcess.write")),
-    "outlive": Limits(9, 70, 27, 500, ("shim/processes/held_process.py", "HeldProcess.write")),
+    "plain": Limits(7, 66, 24, 450, ("shim/processes/agent_pipes.py", "AgentProcess.write")),
+    "outlive": Limits(9, 70, 27, 490, ("shim/processes/held_process.py", "HeldProcess.write")),
 }
 """The line itself, and with an agent on a holder, whose tape has a row that is written with all events but pieces of text."""
 
@@ -71,15 +71,20 @@ class Calls:
         return self.functions - other.functions
 
 
+BODY = ("shim/http/operation.py", "_body")
+"""Reads the body of a request."""
+
+
 class CallsUntilWrite(Calls):
-    """Counts until something is written to the agent."""
+    """Counts from the body on until something is written to the agent. The answer to the request may be written meanwhile."""
 
     def __init__(self, writes: tuple[str, str]) -> None:
         super().__init__()
         self._writes = writes
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
-        if not self.functions[self._writes]:
+        is_body = event == "call" and frame.f_code.co_qualname == BODY[1] and frame.f_code.co_filename.endswith(BODY[0])
+        if (is_body or self.functions[BODY]) and not self.functions[self._writes]:
             super()._note(frame, event, argument)
 
 

@@ -41,7 +41,8 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
         await _need_new_ids(actor, body)
     await manager.deps.config_refresh(actor.directory)
     await _join_project(manager, actor)
-    await manager.deps.catch_up(actor)
+    if not actor.process.is_alive:
+        await manager.deps.catch_up(actor)
     try:
         choice = await prompt_request.choose(manager.deps, state.session, body)
     except UnknownChoice as error:

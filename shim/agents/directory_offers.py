@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -36,20 +36,15 @@ class _Offer:
     values: Mapping[str, Json]
 
 
+@dataclass(eq=False)
 class DirectoryOffers:
     """The offers of all directories. In: `agents`, None to ask none; `config`, a directory's configuration as last read."""
 
-    def __init__(
-        self,
-        agents: AgentDirectory | None = None,
-        trust: ProjectTrust | None = None,
-        config: Callable[[str], OpenCodeConfig | None] = lambda _: None,
-    ) -> None:
-        self._agents = agents
-        self._trust = trust
-        self._config = config
-        self._offers: dict[tuple[str, str], _Offer] = {}
-        self._wishes: dict[tuple[str, str], asyncio.Task[None]] = {}
+    _agents: AgentDirectory | None = None
+    _trust: ProjectTrust | None = None
+    _config: Callable[[str], OpenCodeConfig | None] = lambda _: None
+    _offers: dict[tuple[str, str], _Offer] = field(default_factory=dict[tuple[str, str], _Offer])
+    _wishes: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict[tuple[str, str], asyncio.Task[None]])
 
     def note(self, name: str, directory: str, catalogue: Catalogue) -> None:
         self._keep(name, directory, _Offer(catalogue, self._values(directory)))

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -71,6 +71,7 @@ def compare(current: Settings, latest: Settings) -> Changes:
     return Changes(tuple(n for n in names if n in LIVE), tuple(n for n in names if n not in LIVE))
 
 
+@dataclass(eq=False)
 class Reloader:
     """Keeps the settings of one server current.
 
@@ -78,21 +79,13 @@ class Reloader:
     configures the log again.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], Settings],
-        settings: Settings,
-        *,
-        apply: Callable[[web.Application, Settings], None],
-        relog: Callable[[Settings], None],
-        notifier: Notifier | None = None,
-    ) -> None:
-        self.settings = settings
-        self._load = load
-        self._apply = apply
-        self._relog = relog
-        self._notifier = notifier or Notifier()
-        self._request = asyncio.Event()
+    load: Callable[[], Settings]
+    settings: Settings
+    _: KW_ONLY
+    apply: Callable[[web.Application, Settings], None]
+    relog: Callable[[Settings], None]
+    notifier: Notifier = field(default_factory=lambda: Notifier())
+    _request: asyncio.Event = field(default_factory=asyncio.Event)
 
     def ask(self) -> None:
         """Request a reload. Call it in the event loop."""
@@ -116,20 +109,20 @@ class Reloader:
 
     async def reload(self, running: RunningServer) -> Changes | None:
         """Read the settings again and apply the live ones. Returns None, and logs why, if they are invalid."""
-        self._notifier.notify_reloading()
+        self.notifier.notify_reloading()
         try:
-            latest = await asyncio.to_thread(self._load)
+            latest = await asyncio.to_thread(self.load)
             changes = compare(self.settings, latest)
             merged = self.settings.model_copy(update={name: getattr(latest, name) for name in changes.live})
             _reload_certificate(running.tls, merged)
-            self._apply(running.app, merged)
+            self.apply(running.app, merged)
         except (ShimError, OSError, ssl.SSLError) as error:
             log.error("settings.not_reloaded", why=str(error))
             return None
         finally:
-            self._notifier.ready(f"listening on {running.url}")
+            self.notifier.ready(f"listening on {running.url}")
         self.settings = merged
-        self._relog(merged)
+        self.relog(merged)
         log.info("settings.reloaded", live=list(changes.live))
         if changes.restart:
             log.warning("settings.restart_needed", names=list(changes.restart))

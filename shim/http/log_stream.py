@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 import structlog
@@ -46,31 +47,42 @@ async def stream(
 
     The stream ends cleanly if no more events follow. A too slow client gets a broken connection, so that it reconnects.
     """
-    response = web.StreamResponse(headers=HEADERS)
-    response.content_type = "text/event-stream"
+    response = event_response()
     loop = asyncio.get_running_loop()
-    try:
-        await _send(response.prepare(request))
-        await _send(response.write(b": connected\n\n"))
+    with closing(source), cut_off_stalled(request):
+        await send(response.prepare(request))
+        await send(response.write(b": connected\n\n"))
         while not source.over:
             events = await source.take(loop.time() + KEEP_ALIVE_S)
             if not events:
-                await _send(response.write(b"" if source.over else b": keep-alive\n\n"))
+                await send(response.write(b"" if source.over else b": keep-alive\n\n"))
                 continue
             last = next((index for index, event in enumerate(events) if until(event)), None)
             await _write_all(response, map(encode, events if last is None else events[: last + 1]))
             if last is not None:
                 break
-        await _send(response.write_eof())
+        await send(response.write_eof())
+    return response
+
+
+def event_response() -> web.StreamResponse:
+    """The answer that an event stream is."""
+    response = web.StreamResponse(headers=HEADERS)
+    response.content_type = "text/event-stream"
+    return response
+
+
+@contextmanager
+def cut_off_stalled(request: web.Request) -> Generator[None]:
+    """Send a stream in this block (`send`). A client that is gone ends it, and one that reads nothing is cut off."""
+    try:
+        yield
     except ConnectionError:
         log.debug("subscriber.gone", path=request.path)
     except TimeoutError:
         log.warning("subscriber.stalled", path=request.path, send_timeout_s=SEND_TIMEOUT_S)
         if request.transport is not None:
             request.transport.abort()
-    finally:
-        source.close()
-    return response
 
 
 async def _write_all(response: web.StreamResponse, frames: Iterable[bytes]) -> None:
@@ -80,12 +92,13 @@ async def _write_all(response: web.StreamResponse, frames: Iterable[bytes]) -> N
         waiting.append(piece)
         size += len(piece)
         if size > CHUNK_BYTES:
-            await _send(response.write(b"".join(waiting)))
+            await send(response.write(b"".join(waiting)))
             waiting, size = [], 0
     if waiting:
-        await _send(response.write(b"".join(waiting)))
+        await send(response.write(b"".join(waiting)))
 
 
-async def _send(sending: Any) -> None:
+async def send(sending: Any) -> None:
+    """Wait for a write. Raises TimeoutError."""
     async with asyncio.timeout(SEND_TIMEOUT_S):
         await sending

@@ -1,14 +1,31 @@
-"""Request models that OpenCode 1 and 2 share."""
+"""Request models that OpenCode 1 and 2 share, and cursors of lists."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from shim.host.values import Project
 from shim.http.operation import need_id
+from universal.lib.jsonvalue import obj
+
+
+def encode_cursor(value: object) -> str:
+    """A cursor: base64url JSON that says where a page begins, as in OpenCode."""
+    return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str) -> dict[str, Any]:
+    """The value of a cursor; {} if it is none."""
+    try:
+        return obj(json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))))
+    except (binascii.Error, ValueError):
+        return {}
 
 
 class PtyPath(BaseModel):

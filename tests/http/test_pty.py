@@ -44,7 +44,7 @@ def terminals_of(place: Place, folder: Path) -> Terminals:
     """A server's terminals on holders, with the rows in the store."""
     services, keep = place.services, partial(place.services.store.set_value, TERMINALS)
     more: dict[str, Any] = {"clock": services.clock, "ids": services.ids, "changes": services.host, "keep": keep, "held": folder}
-    return Terminals(environ=services.terminals._environ, owner="", **more)
+    return Terminals(environ=services.terminals.environ, owner="", **more)
 
 
 class Screen:

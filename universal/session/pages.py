@@ -22,10 +22,13 @@ from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, Sequence, ValuesView
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain, groupby, islice
 from operator import itemgetter
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from universal.session.value_codec import ValuePacker
 
 T = TypeVar("T")
 
@@ -39,22 +42,6 @@ LENGTH = struct.Struct(">I")
 KnownBy = frozenset[str]
 ReadPage: TypeAlias = Callable[[int, int], bytes]
 """Number and checksum of a page in a store -> its bytes. It may block. It raises if there are no such bytes."""
-
-
-class Packer(Protocol[T]):
-    """Turns values into bytes and back."""
-
-    def encode(self, value: T) -> str:
-        """One value as text. Raises ValueError or TypeError for a value that it cannot write."""
-        ...
-
-    def pack(self, texts: Sequence[str]) -> bytes:
-        """Encoded values as one body."""
-        ...
-
-    def unpack(self, body: bytes) -> list[T]:
-        """The values of a body."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +64,7 @@ class PageRef:
     known: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
+@dataclass(slots=True, eq=False)
 class Page(Generic[T]):
     """A run of values. Packed: `stored` has its bytes, or `read` gets them. Open: `values`.
 
@@ -86,31 +74,17 @@ class Page(Generic[T]):
     known   who knows each message; empty for other values
     """
 
-    __slots__ = ("_index", "_packer", "_read", "checksum", "known", "limits", "number", "size", "stored", "values")
-
-    def __init__(
-        self,
-        packer: Packer[T],
-        *,
-        size: int,
-        limits: tuple[str, str, int, int],
-        known: Sequence[KnownBy] = (),
-        number: int = 0,
-        checksum: int = 0,
-        stored: bytes | None = None,
-        values: dict[str, T] | None = None,
-        read: ReadPage | None = None,
-    ) -> None:
-        self.number = number
-        self.checksum = checksum
-        self.size = size
-        self.limits = limits
-        self.known = known
-        self.stored = stored
-        self.values = values
-        self._packer = packer
-        self._read = read
-        self._index: tuple[tuple[str, ...], Sequence[int]] | None = None
+    packer: ValuePacker[T]
+    _: KW_ONLY
+    size: int
+    limits: tuple[str, str, int, int]
+    known: Sequence[KnownBy] = ()
+    number: int = 0
+    checksum: int = 0
+    stored: bytes | None = None
+    values: dict[str, T] | None = None
+    read: ReadPage | None = None
+    _index: tuple[tuple[str, ...], Sequence[int]] | None = None
 
     def ref(self) -> PageRef:
         """The entry for this page in a checkpoint's head."""
@@ -120,14 +94,14 @@ class Page(Generic[T]):
     def release(self, read: ReadPage) -> None:
         """Drop the page's bytes from memory, because a store has them."""
         if self.stored is not None:
-            self._read, self.stored = read, None
+            self.read, self.stored = read, None
 
     def bytes(self) -> bytes:
         """The page's bytes as stored. Blocks if they lie in a store; raises what the store raises."""
         if self.stored is not None:
             return self.stored
-        assert self._read is not None
-        return self._read(self.number, self.checksum)
+        assert self.read is not None
+        return self.read(self.number, self.checksum)
 
     @property
     def ids(self) -> Sequence[str]:
@@ -158,17 +132,17 @@ class Page(Generic[T]):
         if self.values is not None:
             return self.values
         stored = self.bytes()
-        values = self._packer.unpack(stored[self._note_index(stored) :])
+        values = self.packer.unpack(stored[self._note_index(stored) :])
         return dict(zip(self.ids, values, strict=True))
 
     def open(self, values: dict[str, T]) -> Page[T]:
         """The same page with its values as objects, which may be changed."""
-        return Page(self._packer, size=self.size, limits=self.limits, known=self.known, checksum=self.checksum, values=values)
+        return Page(self.packer, size=self.size, limits=self.limits, known=self.known, checksum=self.checksum, values=values)
 
     def with_known(self, known: Sequence[KnownBy]) -> Page[T]:
         """The same packed page with other `known`, which its bytes do not contain."""
         fields: dict[str, Any] = {"size": self.size, "limits": self.limits, "number": self.number, "checksum": self.checksum}
-        page = Page(self._packer, known=known, stored=self.stored, read=self._read, **fields)
+        page = Page(self.packer, known=known, stored=self.stored, read=self.read, **fields)
         page._index = self._index
         return page
 
@@ -180,7 +154,7 @@ class Page(Generic[T]):
         return low <= id_ <= high and id_ in self.ids
 
 
-def stored_page(packer: Packer[T], ref: PageRef, read: ReadPage) -> Page[T]:
+def stored_page(packer: ValuePacker[T], ref: PageRef, read: ReadPage) -> Page[T]:
     """A page that lies in a store."""
     known = tuple(chain.from_iterable([share(frozenset(agents))] * count for count, agents in ref.known))
     limits = (ref.low, ref.high, ref.low_ms, ref.high_ms)
@@ -188,7 +162,7 @@ def stored_page(packer: Packer[T], ref: PageRef, read: ReadPage) -> Page[T]:
 
 
 def packed_page(
-    packer: Packer[T], texts: Sequence[str], ids: Sequence[str], times: Sequence[int], known: Sequence[KnownBy]
+    packer: ValuePacker[T], texts: Sequence[str], ids: Sequence[str], times: Sequence[int], known: Sequence[KnownBy]
 ) -> Page[T]:
     """A page of values that were encoded."""
     index = json.dumps([ids, times], separators=(",", ":")).encode()
@@ -431,7 +405,7 @@ class PagedDict(MutableMapping[str, T]):
         return copied
 
     def pack(
-        self, packer: Packer[T], *, loose_count: int | None = None, page_size: int | None = None, most: int | None = None
+        self, packer: ValuePacker[T], *, loose_count: int | None = None, page_size: int | None = None, most: int | None = None
     ) -> bool:
         """Pack open pages, and old values once they fill a page. Call it only while no turn runs.
 
@@ -459,7 +433,7 @@ class PagedDict(MutableMapping[str, T]):
                 del self.loose[id_]
         return False
 
-    def mend(self, whole: PagedDict[T], packer: Packer[T]) -> None:
+    def mend(self, whole: PagedDict[T], packer: ValuePacker[T]) -> None:
         """Remake the pages that lie in a store from a dict of the same values. Raises ValueError if their numbers differ."""
         if len(self) != len(whole):
             raise ValueError(f"{len(whole)} values are not the same as {len(self)}")
@@ -471,7 +445,7 @@ class PagedDict(MutableMapping[str, T]):
         self._unpacked.clear()
         self._note_order()
 
-    def _close(self, packer: Packer[T], opened: Page[T], page_size: int) -> None:
+    def _close(self, packer: ValuePacker[T], opened: Page[T], page_size: int) -> None:
         assert opened.values is not None
         pages = self._pack(packer, opened.values, page_size)
         at = self._pages.index(opened)
@@ -487,7 +461,7 @@ class PagedDict(MutableMapping[str, T]):
             if self._highs is not None:
                 self._highs.append(page.limits[1])
 
-    def _pack(self, packer: Packer[T], values: Mapping[str, T], page_size: int) -> list[Page[T]]:
+    def _pack(self, packer: ValuePacker[T], values: Mapping[str, T], page_size: int) -> list[Page[T]]:
         pages: list[Page[T]] = []
         texts: list[str] = []
         run: dict[str, T] = {}

@@ -249,7 +249,7 @@ def read(text: str | bytes, hint: Any) -> Any:
 
 
 class ValuePacker(Generic[T]):
-    """Values of a type as compressed JSON (`universal.session.pages.Packer`)."""
+    """Values of a type as compressed JSON."""
 
     def __init__(self, hint: Any) -> None:
         self._write, self._read = (convert or _identity for convert in shape(hint))

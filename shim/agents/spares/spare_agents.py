@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
@@ -77,6 +77,7 @@ class SpareTape(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Spare:
     """One started process with its codec: first nobody's, then a session's.
 
@@ -84,33 +85,22 @@ class Spare:
     without a prompt is of no use: `on_loss` is called with the reason, once, also if the process ends.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        options: LaunchOptions,
-        codec: Codec,
-        state: StartState,
-        tree: str,
-        *,
-        tape: SpareTape | None = None,
-        started_ms: int,
-        on_loss: Callable[[Spare, str], None],
-    ) -> None:
-        self.agent = agent
-        self.options = options
-        self.codec = codec
-        self.state = state
-        self.tree = tree
-        self.tape = tape
-        self.started_ms = started_ms
-        self._is_prepared = False
-        self._on_loss = on_loss
-        self._facts: list[Fact] = []
-        self._handle: AgentHandle | None = None
-        self._is_lost = False
-        self._lines: OnLines | None = None
-        self._exit: OnExit | None = None
-        self._judge_host: JudgeHost = refuse_host
+    agent: Agent
+    options: LaunchOptions
+    codec: Codec
+    state: StartState
+    tree: str
+    _: KW_ONLY
+    tape: SpareTape | None = None
+    started_ms: int
+    on_loss: Callable[[Spare, str], None]
+    _is_prepared: bool = False
+    _facts: list[Fact] = field(default_factory=list[Fact])
+    _handle: AgentHandle | None = None
+    _is_lost: bool = False
+    _lines: OnLines | None = None
+    _exit: OnExit | None = None
+    _judge_host: JudgeHost = refuse_host
 
     @property
     def key(self) -> SpareKey:
@@ -193,7 +183,7 @@ class Spare:
         if not self._is_lost:
             self._is_lost = True
             log.warning("agent.spare_lost", agent=self.agent.spec.name, directory=self.options.directory, why=why)
-            self._on_loss(self, why)
+            self.on_loss(self, why)
 
 
 def _is_note(fact: Fact) -> bool:
@@ -270,6 +260,7 @@ class _History:
     is_unused: bool = False
 
 
+@dataclass(eq=False)
 class SpareAgents:
     """All spares of the server. `limit`: how many there may be, 0 for none; a reload changes it.
 
@@ -277,48 +268,32 @@ class SpareAgents:
     `read_free_bytes` tells the free memory, or None; `new_tape` is for an agent that is to outlive this server.
     """
 
-    def __init__(
-        self,
-        agents: AgentDirectory,
-        *,
-        clock: Clock,
-        ids: Ids,
-        limit: int,
-        trust: ProjectTrust | None,
-        roots: Sequence[str],
-        config_refresh: Callable[[str], Awaitable[None]],
-        config_rules: Callable[[str], DirectoryRules],
-        setups: Setups,
-        snapshots: Callable[[str], Snapshots | None],
-        is_idle: Callable[[], bool],
-        read_free_bytes: Callable[[], int | None] = free_bytes,
-        new_tape: Callable[[Agent, LaunchOptions], SpareTape | None] | None = None,
-    ) -> None:
-        self.limit = limit
-        self._agents = agents
-        self._clock = clock
-        self._ids = ids
-        self._trust = trust
-        self._roots = tuple(roots)
-        self._config_refresh = config_refresh
-        self._config_rules = config_rules
-        self._setups = setups
-        self._snapshots = snapshots
-        self._is_idle = is_idle
-        self._read_free_bytes = read_free_bytes
-        self._new_tape = new_tape
-        self._spares: dict[SpareKey, Spare] = {}
-        self._histories: dict[SpareKey, _History] = {}
-        self._ending: dict[asyncio.Task[None], Spare] = {}
-        self._answered: dict[str, bool] = {}
-        """Agents that have answered since the last look (True), or were refused for want of a login (False)."""
-        self._hidden_logins = set[str]()
-        """Agents that answer although no sign of their login can be seen."""
-        self._refused_logins = set[str]()
-        self._looking = asyncio.Lock()
-        self._due = asyncio.Event()
-        self._keeper: asyncio.Task[None] | None = None
-        self._is_closed = False
+    agents: AgentDirectory
+    _: KW_ONLY
+    clock: Clock
+    ids: Ids
+    limit: int
+    trust: ProjectTrust | None
+    roots: Sequence[str]
+    config_refresh: Callable[[str], Awaitable[None]]
+    config_rules: Callable[[str], DirectoryRules]
+    setups: Setups
+    snapshots: Callable[[str], Snapshots | None]
+    is_idle: Callable[[], bool]
+    read_free_bytes: Callable[[], int | None] = free_bytes
+    new_tape: Callable[[Agent, LaunchOptions], SpareTape | None] | None = None
+    _spares: dict[SpareKey, Spare] = field(default_factory=dict[SpareKey, Spare])
+    _histories: dict[SpareKey, _History] = field(default_factory=dict[SpareKey, _History])
+    _ending: dict[asyncio.Task[None], Spare] = field(default_factory=dict[asyncio.Task[None], Spare])
+    _answered: dict[str, bool] = field(default_factory=dict[str, bool])
+    """Agents that have answered since the last look (True), or were refused for want of a login (False)."""
+    _hidden_logins: set[str] = field(default_factory=set[str])
+    """Agents that answer although no sign of their login can be seen."""
+    _refused_logins: set[str] = field(default_factory=set[str])
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _due: asyncio.Event = field(default_factory=asyncio.Event)
+    _keeper: asyncio.Task[None] | None = None
+    _is_closed: bool = False
 
     # --- start and stop ---------------------------------------------------------------------------------------
 
@@ -353,7 +328,7 @@ class SpareAgents:
         if agent.spec.program.spare is None or not self.limit:
             return
         history = self._history(SpareKey(agent.spec.name, directory))
-        history.due_ms = self._clock.now_ms() + REFILL_MS
+        history.due_ms = self.clock.now_ms() + REFILL_MS
         history.is_unused, history.changes = False, 0
         self._trim()
 
@@ -368,7 +343,7 @@ class SpareAgents:
             return
         history = self._history(key)
         if history.due_ms is None and not history.is_unused:
-            history.due_ms = self._clock.now_ms()
+            history.due_ms = self.clock.now_ms()
             self._due.set()
 
     def note_open(self, agent: Agent, directory: str, conversation: str) -> None:
@@ -380,7 +355,7 @@ class SpareAgents:
             return
         history = self._history(key)
         if history.due_ms is None and not history.is_unused:
-            history.due_ms = self._clock.now_ms() + OPEN_MS
+            history.due_ms = self.clock.now_ms() + OPEN_MS
 
     def forget_conversation(self, agent: str, directory: str, conversation: str) -> None:
         """Note that the agent of this conversation runs now."""
@@ -432,7 +407,7 @@ class SpareAgents:
 
     def _pause_s(self) -> float:
         """Seconds until the next look: LOOK_S, or less if a spare is due before."""
-        now = self._clock.now_ms()
+        now = self.clock.now_ms()
         due = [
             history.due_ms - now for history in self._histories.values() if history.due_ms is not None and history.due_ms > now
         ]
@@ -442,7 +417,7 @@ class SpareAgents:
     async def look(self) -> None:
         """End spares that are old, out of date, or too many; start those that are due, if the machine is idle."""
         async with self._looking:
-            now = self._clock.now_ms()
+            now = self.clock.now_ms()
             await self._learn_logins()
             for key, spare in list(self._spares.items()):
                 if now - spare.started_ms >= UNUSED_MS:
@@ -459,7 +434,7 @@ class SpareAgents:
             self._trim()
             for key in self._candidates():
                 due_ms = self._histories[key].due_ms
-                if key not in self._spares and due_ms is not None and due_ms <= now and self._is_idle():
+                if key not in self._spares and due_ms is not None and due_ms <= now and self.is_idle():
                     await self._start(key)
 
     async def _learn_logins(self) -> None:
@@ -468,21 +443,21 @@ class SpareAgents:
         for name, is_logged_in in answered.items():
             self._hidden_logins.discard(name)
             self._refused_logins.discard(name)
-            agent = self._agents.get(name)
+            agent = self.agents.get(name)
             if not is_logged_in:
                 self._refused_logins.add(name)
-            elif agent is not None and not await asyncio.to_thread(has_login_sign, self._agents, agent):
+            elif agent is not None and not await asyncio.to_thread(has_login_sign, self.agents, agent):
                 self._hidden_logins.add(name)
 
     async def _state(self, agent: Agent, directory: str) -> StartState | None:
         name = agent.spec.name
         if name in self._refused_logins:
             return None
-        return await start_state(self._agents, agent, directory, self._trust, has_answered=name in self._hidden_logins)
+        return await start_state(self.agents, agent, directory, self.trust, has_answered=name in self._hidden_logins)
 
     def _setup(self, agent: Agent, directory: str) -> DirectorySetup:
         """The set-up of a directory. Spares start in trusted projects alone."""
-        return self._setups.now(directory, agent=agent.spec, with_project=True)
+        return self.setups.now(directory, agent=agent.spec, with_project=True)
 
     async def _is_out_of_date(self, spare: Spare) -> bool:
         directory = spare.options.directory
@@ -492,7 +467,7 @@ class SpareAgents:
 
     async def _start(self, key: SpareKey) -> None:
         """Start a spare, unless something forbids it; then it is tried again later, a few times for one use."""
-        agent = self._agents.get(key.agent)
+        agent = self.agents.get(key.agent)
         spare = await self._prepare(agent, key) if agent is not None else None
         if self._is_closed or key not in self._histories or self._histories[key].due_ms is None:
             return
@@ -502,7 +477,7 @@ class SpareAgents:
         self._spares[key] = spare
         try:
             # A context of its own: no log line and no trace takes the spare for part of a session.
-            await asyncio.create_task(spare.start(self._agents), name=f"spare {key.agent}", context=Context())
+            await asyncio.create_task(spare.start(self.agents), name=f"spare {key.agent}", context=Context())
         except Exception as error:  # whatever it is, the others are looked after
             log.warning("agent.spare_failed", agent=key.agent, exc_info=not isinstance(error, AgentError))
             self._lose(spare, str(error))
@@ -518,12 +493,12 @@ class SpareAgents:
         if use is None or not agent.usable or not self._has_memory():
             return None
         try:
-            await require(directory, self._roots)
+            await require(directory, self.roots)
         except OutsideRoots:
             return None
         if not await asyncio.to_thread(Path(directory).is_dir):
             return None
-        await self._config_refresh(directory)
+        await self.config_refresh(directory)
         state = await self._state(agent, directory)
         tree = await working_tree(directory) if use.takes_git else ""
         if state is None or tree is None:
@@ -531,9 +506,9 @@ class SpareAgents:
         setup = self._setup(agent, directory)
         variables: Mapping[str, str] = {}
         if not agent.spec.abilities.setup.reads_own:
-            variables = await self._setups.variables(directory, {"cwd": directory}, with_project=True)
-        rules = self._config_rules(directory).all
-        held, _ = await bounds_here(agent.spec, bounds(agent.spec, rules), self._agents.environment())
+            variables = await self.setups.variables(directory, {"cwd": directory}, with_project=True)
+        rules = self.config_rules(directory).all
+        held, _ = await bounds_here(agent.spec, bounds(agent.spec, rules), self.agents.environment())
         options = LaunchOptions(
             agent.located.path or "",
             directory,
@@ -544,25 +519,25 @@ class SpareAgents:
             bounds=held,
             variables=variables,
         )
-        tape = None if self._new_tape is None else self._new_tape(agent, options)
-        codec = agent.spec.make(self._ids.new if tape is None else tape.new_id)
+        tape = None if self.new_tape is None else self.new_tape(agent, options)
+        codec = agent.spec.make(self.ids.new if tape is None else tape.new_id)
         if tape is not None:
             tape.listen(codec)
-        return Spare(agent, options, codec, state, tree, tape=tape, started_ms=self._clock.now_ms(), on_loss=self._lose)
+        return Spare(agent, options, codec, state, tree, tape=tape, started_ms=self.clock.now_ms(), on_loss=self._lose)
 
     async def _take_snapshot(self, directory: str) -> None:
         """Take a snapshot ahead, so that the one before the first prompt finds a repository and few changes.
 
         A project's first snapshot takes 0.9 s for 5,000 files, a later one 0.02 s.
         """
-        trees = self._snapshots(directory)
+        trees = self.snapshots(directory)
         if trees is not None:
             with suppress(SnapshotError):  # the prompt that needs one reports it
                 await trees.track(directory)
 
     def _has_memory(self) -> bool:
         """Whether so much memory is free that a spare takes nobody's. False if the system does not tell."""
-        free = self._read_free_bytes()
+        free = self.read_free_bytes()
         return free is not None and free >= LEAST_FREE_BYTES
 
     # --- the pairs -------------------------------------------------------------------------------------------------
@@ -612,7 +587,7 @@ class SpareAgents:
     def _delay(self, key: SpareKey) -> None:
         """Let some time pass before the next start. After MOST_LOSSES times it waits for its next use."""
         self._histories[key].changes += 1
-        self._histories[key].due_ms = self._clock.now_ms() + CHANGED_MS
+        self._histories[key].due_ms = self.clock.now_ms() + CHANGED_MS
 
     def _lose(self, spare: Spare, why: str) -> None:
         """Forget a spare that has failed, and count that."""

@@ -16,23 +16,20 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, Literal, TypeAlias
 
-import structlog
 from aiohttp import web
 from aiohttp.web_urldispatcher import UrlMappingMatchInfo
 from pydantic import BaseModel
 
 from shim.faces.mcp.tools import TOOLS, Call, call_tool
-from shim.http import wire_json
+from shim.http import log_stream, wire_json
 from shim.http.access import AGENT, RELAYED, for_agents
 from shim.http.faces import Face, belongs_to
-from shim.http.log_stream import HEADERS, SEND_TIMEOUT_S
+from shim.http.log_stream import send
 from shim.http.operation import SERVICES, check, check_unparsed
 from shim.lib import errors
 from shim.lib.errors import InvalidRequest, LimitReached, RequestError, RouteUnknown, row_of
 from shim.lib.tasks import doer, go_on_for
 from universal.lib.jsonvalue import obj, text
-
-log = structlog.get_logger(__name__)
 
 PATH = "/mcp"
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -236,33 +233,21 @@ async def _stream(
     request: web.Request, id_: Id, call: Call, task: asyncio.Task[dict[str, Any]], token: Any
 ) -> web.StreamResponse:
     """Tell how a call gets on, then its result; nothing after it was cancelled. Who does not read is cut off."""
-    response = web.StreamResponse(headers=HEADERS)
-    response.content_type = "text/event-stream"
+    response = log_stream.event_response()
     loop = asyncio.get_running_loop()
     began = loop.time()
-    try:
-        await _send(response.prepare(request))
+    with log_stream.cut_off_stalled(request):
+        await send(response.prepare(request))
         while not task.done():
             progress = {"progressToken": token, "progress": round(loop.time() - began, 1), "message": call.note()}
             row = {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
-            await _send(response.write(_frame(row) if isinstance(token, str | int) else b": it goes on\n\n"))
+            await send(response.write(_frame(row) if isinstance(token, str | int) else b": it goes on\n\n"))
             await asyncio.wait({task}, timeout=PROGRESS_S)
         if not task.cancelled():
-            await _send(response.write(_frame(_success(id_, task.result()))))
-        await _send(response.write_eof())
-    except ConnectionError:
-        log.debug("mcp.client_gone")
-    except TimeoutError:
-        log.warning("mcp.client_stalled", send_timeout_s=SEND_TIMEOUT_S)
-        if request.transport is not None:
-            request.transport.abort()
+            await send(response.write(_frame(_success(id_, task.result()))))
+        await send(response.write_eof())
     return response
 
 
 def _frame(message: Mapping[str, Any]) -> bytes:
     return b"event: message\ndata: %b\n\n" % wire_json.dumps(message)
-
-
-async def _send(sending: Any) -> None:
-    async with asyncio.timeout(SEND_TIMEOUT_S):
-        await sending

@@ -12,7 +12,7 @@ import os
 import secrets
 import signal
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +147,7 @@ class _RunningCommand:
     released: bool = False
 
 
+@dataclass(eq=False)
 class HostCalls:
     """Carries out host calls of one session.
 
@@ -154,21 +155,14 @@ class HostCalls:
     called from the running loop, never from within `do`, and not after `drop`.
     """
 
-    def __init__(
-        self,
-        directory: str,
-        roots: Sequence[str],
-        environ: Callable[[], Mapping[str, str]],
-        answer: Callable[[HostAnswer], None],
-    ) -> None:
-        self._directory = directory
-        self._roots = roots
-        self._environ = environ
-        self._answer = answer
-        self._commands: dict[str, _RunningCommand] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._era = 0
-        """Counts the agents that are gone. File calls of an earlier agent get no answer."""
+    _directory: str
+    _roots: Sequence[str]
+    _environ: Callable[[], Mapping[str, str]]
+    _answer: Callable[[HostAnswer], None]
+    _commands: dict[str, _RunningCommand] = field(default_factory=dict[str, _RunningCommand])
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _era: int = 0
+    """Counts the agents that are gone. File calls of an earlier agent get no answer."""
 
     def do(self, call: HostCall) -> None:
         """Start a call. Its answers come later."""

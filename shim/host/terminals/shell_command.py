@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 
 from shim.processes import child_process
 from shim.processes.child_environment import ChildEnvironment
@@ -33,6 +34,7 @@ def shell_of(environ: Mapping[str, str]) -> str:
     return preferred if preferred.startswith("/") and os.access(preferred, os.X_OK) else FALLBACK_SHELL
 
 
+@dataclass(eq=False)
 class ShellCommand:
     """One run of a command, with stdout and stderr in one stream. It leads a process group.
 
@@ -40,34 +42,24 @@ class ShellCommand:
     `enclose` holds a line.
     """
 
-    def __init__(
-        self,
-        command: str | Sequence[str],
-        cwd: str,
-        env: ChildEnvironment,
-        on_output: Callable[[str], None],
-        *,
-        on_started: Callable[[], None] | None = None,
-        limit_chars: float = OUTPUT_LIMIT_CHARS,
-        enclose: Enclose = leave_command,
-    ) -> None:
-        self._command = command
-        self._cwd = cwd
-        self._env = env
-        self._on_output = on_output
-        self._on_started = on_started
-        self._limit_chars = limit_chars
-        self._enclose = enclose
-        self._process: asyncio.subprocess.Process | None = None
-        self.stopped = False
-        self._is_killed = False
+    command: str | Sequence[str]
+    cwd: str
+    env: ChildEnvironment
+    on_output: Callable[[str], None]
+    _: KW_ONLY
+    on_started: Callable[[], None] | None = None
+    limit_chars: float = OUTPUT_LIMIT_CHARS
+    enclose: Enclose = leave_command
+    _process: asyncio.subprocess.Process | None = None
+    stopped: bool = False
+    _is_killed: bool = False
 
     def _argv(self) -> Sequence[str]:
         """The program and its arguments. Blocking."""
-        if not isinstance(self._command, str):
-            return self._command
-        shell = self._env.get("SHELL") or "/bin/sh"
-        return self._enclose((shell if os.access(shell, os.X_OK) else "/bin/sh", "-c", self._command), self._cwd)
+        if not isinstance(self.command, str):
+            return self.command
+        shell = self.env.get("SHELL") or "/bin/sh"
+        return self.enclose((shell if os.access(shell, os.X_OK) else "/bin/sh", "-c", self.command), self.cwd)
 
     async def run(self) -> int:
         """Run the command and return its exit code, negative for a signal. A cancellation ends it.
@@ -75,7 +67,7 @@ class ShellCommand:
         Raises OSError if the command or the shell cannot be started in the directory.
         """
         self._process = process = await child_process.start(
-            await asyncio.to_thread(self._argv), cwd=self._cwd, environment=self._env, stderr=asyncio.subprocess.STDOUT
+            await asyncio.to_thread(self._argv), cwd=self.cwd, environment=self.env, stderr=asyncio.subprocess.STDOUT
         )
         try:
             return await self._read(process)
@@ -88,8 +80,8 @@ class ShellCommand:
 
     async def _read(self, process: asyncio.subprocess.Process) -> int:
         """Pass on its output until it ends, and return its exit code."""
-        if self._on_started is not None:
-            self._on_started()
+        if self.on_started is not None:
+            self.on_started()
         if self._is_killed:
             self._signal(signal.SIGKILL)
         elif self.stopped:  # while it was started
@@ -100,7 +92,7 @@ class ShellCommand:
         exited = asyncio.ensure_future(process.wait())
         try:
             while True:
-                room = max(0.0, self._limit_chars - size)
+                room = max(0.0, self.limit_chars - size)
                 reading = asyncio.ensure_future(process.stdout.read(READ_BYTES))
                 await asyncio.wait({reading, exited}, return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
@@ -114,7 +106,7 @@ class ShellCommand:
                 text = text if len(text) <= room else text[: int(room)]
                 size += len(text)
                 if text:
-                    self._on_output(text)
+                    self.on_output(text)
                 if not chunk:
                     break
             return await exited

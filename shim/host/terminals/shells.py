@@ -15,7 +15,7 @@ import signal
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -75,30 +75,26 @@ class Shell:
         return self.info.status == "running"
 
 
+@dataclass(eq=False)
 class Shells:
     """All commands of the server. Used from one event loop."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        clock: Clock,
-        ids: Ids,
-        environ: Mapping[str, str],
-        owner: str,
-        changes: HostFeed,
-        enclose: Enclose = leave_command,
-    ) -> None:
-        self._folder = folder
-        self._clock = clock
-        self._ids = ids
-        self._environ = process_family.with_owner(environ, owner) if owner else environ
-        self._changes = changes
-        self._enclose = enclose
-        self._shells: dict[str, Shell] = {}
-        self._closed = False
-        self._swept = False
-        self._sweeping = threading.Lock()
+    _folder: Path
+    _: KW_ONLY
+    clock: Clock
+    ids: Ids
+    environ: Mapping[str, str]
+    owner: str
+    changes: HostFeed
+    enclose: Enclose = leave_command
+    _shells: dict[str, Shell] = field(default_factory=dict[str, Shell])
+    _closed: bool = False
+    _swept: bool = False
+    _sweeping: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        if self.owner:
+            self.environ = process_family.with_owner(self.environ, self.owner)
 
     def list_of(self, directory: str) -> list[ShellInfo]:
         """List the running commands of a directory, oldest first."""
@@ -131,21 +127,21 @@ class Shells:
         if "\0" in command or "\0" in (cwd or ""):
             raise InvalidRequest("A command may not contain NUL", path=("command",))
         place = str(Path(directory, cwd or "."))
-        id_ = self._ids.new("shell")
+        id_ = self.ids.new("shell")
         file, out = await asyncio.to_thread(self._open_output, place, id_)
-        program = await asyncio.to_thread(shell_of, self._environ)
+        program = await asyncio.to_thread(shell_of, self.environ)
         process = ShellCommand(
             command,
             place,
-            child_environment({**self._environ, **variables, "SHELL": program}, {}, _token(id_)),
+            child_environment({**self.environ, **variables, "SHELL": program}, {}, _token(id_)),
             lambda text: self._on_output(id_, text),
             on_started=lambda: self._note_start(id_),
             limit_chars=OUTPUT_LIMIT_BYTES,
-            enclose=self._enclose,
+            enclose=self.enclose,
         )
-        info = ShellInfo(id_, command, place, program, str(file), metadata, self._clock.now_ms())
+        info = ShellInfo(id_, command, place, program, str(file), metadata, self.clock.now_ms())
         shell = self._shells[id_] = Shell(directory, info, process, file, out)
-        self._changes.publish(ShellCreated(info), directory)
+        self.changes.publish(ShellCreated(info), directory)
         shell.task = asyncio.create_task(self._run(shell), name=f"shell {id_}")
         if timeout_ms is not None:
             self.limit(shell, timeout_ms)
@@ -172,7 +168,7 @@ class Shells:
         if shell.task is not None:
             await asyncio.wait({shell.task}, timeout=STOP_S)
         await asyncio.to_thread(_forget, [shell])
-        self._changes.publish(ShellDeleted(shell.id), shell.directory)
+        self.changes.publish(ShellDeleted(shell.id), shell.directory)
 
     async def dispose(self, directory: str | None) -> None:
         """End and delete all commands of a directory (None: of all). It emits no events, as for terminals."""
@@ -241,10 +237,10 @@ class Shells:
         shell.out.close()
         if shell.timer is not None:
             shell.timer.cancel()
-        ended = replace(shell.info, status=shell.end_status, completed_ms=self._clock.now_ms())
+        ended = replace(shell.info, status=shell.end_status, completed_ms=self.clock.now_ms())
         shell.info = replace(ended, exit_code=code) if code >= 0 else replace(ended, signal=signal.Signals(-code).name)
         if shell.id in self._shells:
-            self._changes.publish(ShellExited(shell.id, shell.info.status, shell.info.exit_code), shell.directory)
+            self.changes.publish(ShellExited(shell.id, shell.info.status, shell.info.exit_code), shell.directory)
         finished = [candidate for candidate in self._shells.values() if not candidate.runs]
         oldest = finished[: max(0, len(finished) - ENDED_LIMIT)]
         for old in oldest:

@@ -380,46 +380,38 @@ class _Ticket:
     token_id: str
 
 
+@dataclass(eq=False, kw_only=True)
 class Terminals:
     """All terminals of the server. Used from one event loop."""
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        ids: Ids,
-        environ: Mapping[str, str],
-        owner: str,
-        changes: HostFeed,
-        limit: int = TERMINALS_LIMIT,
-        enclose: Enclose = leave_command,
-        held: Path | None = None,
-        keep: Callable[[str, JsonObject | None], None] = lambda id_, row: None,
-    ) -> None:
-        self._held = held if held is not None and fits(held / _new_token()) else None
-        """Where holders of terminals are; None: terminals end with this server."""
-        self._keep = keep
-        self.leaves = False
-        """Whether programs on holders go on when this server stops."""
-        self._clock = clock
-        self._ids = ids
-        self._environ = environ
-        self._owner = owner
-        self._changes = changes
-        self._limit = limit
-        self._enclose = enclose
-        self._open: dict[str, Terminal] = {}
-        self._tokens: dict[str, str] = {}
-        self._tickets: dict[str, _Ticket] = {}
-        self._starting = set[asyncio.Task[Terminal]]()
-        self._closed = False
+    clock: Clock
+    ids: Ids
+    environ: Mapping[str, str]
+    owner: str
+    changes: HostFeed
+    limit: int = TERMINALS_LIMIT
+    enclose: Enclose = leave_command
+    held: Path | None = None
+    """Where holders of terminals are; None: terminals end with this server."""
+    keep: Callable[[str, JsonObject | None], None] = lambda id_, row: None
+    leaves: bool = False
+    """Whether programs on holders go on when this server stops."""
+    _open: dict[str, Terminal] = field(default_factory=dict[str, Terminal])
+    _tokens: dict[str, str] = field(default_factory=dict[str, str])
+    _tickets: dict[str, _Ticket] = field(default_factory=dict[str, _Ticket])
+    _starting: set[asyncio.Task[Terminal]] = field(default_factory=set[asyncio.Task[Terminal]])
+    _closed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.held is not None and not fits(self.held / _new_token()):
+            self.held = None
 
     def shells(self) -> list[InstalledShell]:
         """List the installed shells of `/etc/shells`. Blocking."""
         try:
             lines = Path("/etc/shells").read_text("utf-8", "replace").splitlines()
         except OSError:
-            lines = [shell_of(self._environ)]
+            lines = [shell_of(self.environ)]
         places = [line.strip() for line in lines if line.strip().startswith("/")]
         programs = [(place, Path(place).name) for place in dict.fromkeys(places) if os.access(place, os.X_OK)]
         return [InstalledShell(place, name, name not in NOT_FOR_TOOLS) for place, name in programs]
@@ -443,22 +435,22 @@ class Terminals:
 
         Raises InvalidRequest for a missing program or folder, too many terminals, or a directory that is disposed meanwhile.
         """
-        if self._closed or len(self._open) + len(self._starting) >= self._limit:
-            raise InvalidRequest(f"There are {self._limit} terminals open, which is the limit. Close some.")
+        if self._closed or len(self._open) + len(self._starting) >= self.limit:
+            raise InvalidRequest(f"There are {self.limit} terminals open, which is the limit. Close some.")
         directory_token = self._tokens.setdefault(directory, f"ptys-{secrets.token_hex(8)}")
         start = self._start(directory, directory_token, project, new)
         return await asyncio.shield(keep(asyncio.create_task(start, name=f"start of a terminal in {directory}"), self._starting))
 
     async def _start(self, directory: str, directory_token: str, project: str, new: NewTerminal) -> Terminal:
         """As `create`. Its client may go meanwhile: what was begun is listed, or ended."""
-        id_ = self._ids.new("pty")
+        id_ = self.ids.new("pty")
         token = _new_token()
         scrollback, watchers = Scrollback(), set[Watcher]()
         on_output, on_exit = partial(_show, scrollback, watchers), partial(self._note_exit, id_)
         try:
             spec = await asyncio.to_thread(self._spec, directory, new, (directory_token, token))
-            if self._held is not None:
-                process = HeldPty(spec, on_output, on_exit, self._held, secrets.token_hex(32))
+            if self.held is not None:
+                process = HeldPty(spec, on_output, on_exit, self.held, secrets.token_hex(32))
             else:
                 process = PtyProcess(spec, on_output, on_exit)
             await process.start()
@@ -477,23 +469,23 @@ class Terminals:
 
     async def take_up(self, rows: Mapping[str, JsonObject]) -> None:
         """Show the terminals of the server before again. A holder that is gone took its program along."""
-        for id_, row in rows.items() if self._held is not None else ():
+        for id_, row in rows.items() if self.held is not None else ():
             try:
                 await self._take_up(id_, row)
             except (FileNotFoundError, ConnectionRefusedError):
-                self._keep(id_, None)
+                self.keep(id_, None)
             except (OSError, LookupError, TypeError, ValueError) as error:  # another server has it, or has written the row
                 log.info("terminal.not_taken_up", id=id_, why=str(error))
 
     async def _take_up(self, id_: str, row: JsonObject) -> None:
-        assert self._held is not None
+        assert self.held is not None
         directory, (directory_token, token) = row["directory"], row["tokens"]
         info = TerminalInfo(**row["info"])
         info = replace(info, args=tuple(info.args))
         scrollback, watchers = Scrollback(), set[Watcher]()
         on_output, on_exit = partial(_show, scrollback, watchers), partial(self._note_exit, id_)
         spec = PtySpec((info.command, *info.args), info.cwd, child_environment({}, {}), token)
-        process = HeldPty(spec, on_output, on_exit, self._held, row["secret"], row["device"])
+        process = HeldPty(spec, on_output, on_exit, self.held, row["secret"], row["device"])
         scrollback.begin(*await process.read_tape())
         await process.attach(info.pid)
         if process.is_open:
@@ -506,12 +498,12 @@ class Terminals:
         if isinstance(process, HeldPty):
             row = {"directory": terminal.directory, "project": terminal.project, "info": asdict(terminal.info)}
             tokens = [self._tokens[terminal.directory], process.token]
-            self._keep(terminal.id, {**row, "tokens": tokens, "device": process.device, "secret": process.secret})
+            self.keep(terminal.id, {**row, "tokens": tokens, "device": process.device, "secret": process.secret})
 
     def _drop(self, id_: str) -> Terminal | None:
         """Take a terminal out of the list. None if it is not there any more."""
-        if self._held is not None:
-            self._keep(id_, None)
+        if self.held is not None:
+            self.keep(id_, None)
         return self._open.pop(id_, None)
 
     def update(self, terminal: Terminal, *, title: str | None, size: tuple[int, int] | None) -> None:
@@ -537,7 +529,7 @@ class Terminals:
 
         `token_id`: the pairing token of the client that gets it, "" if none.
         """
-        now = self._clock.now_ms()
+        now = self.clock.now_ms()
         self._tickets = {key: row for key, row in self._tickets.items() if row.end_ms > now}
         while len(self._tickets) >= TICKETS_LIMIT:
             self._tickets.pop(next(iter(self._tickets)))
@@ -551,7 +543,7 @@ class Terminals:
         if match is None:
             return None
         row = self._tickets.pop(match)
-        is_good = (row.directory, row.terminal_id) == (directory, id_) and row.end_ms > self._clock.now_ms()
+        is_good = (row.directory, row.terminal_id) == (directory, id_) and row.end_ms > self.clock.now_ms()
         return row.token_id if is_good else None
 
     # --- ends
@@ -593,17 +585,17 @@ class Terminals:
         cwd = str(Path(directory, new.cwd or "."))
         if not is_folder(cwd):
             raise InvalidRequest(f"There is no folder {cwd}", path=("cwd",))
-        command = new.command or shell_of(self._environ)
-        path = shutil.which(command if "/" not in command else str(Path(cwd, command)), path=self._environ.get("PATH"))
+        command = new.command or shell_of(self.environ)
+        path = shutil.which(command if "/" not in command else str(Path(cwd, command)), path=self.environ.get("PATH"))
         if path is None:
             raise InvalidRequest(f"There is no program {command}", path=("command",))
         login = ("-l",) if Path(command).name in LOGIN_SHELLS else ()
-        inherited = {**self._environ, **new.env}
-        if self._owner and self._held is None:  # else it outlives its owner
-            inherited = process_family.with_owner(inherited, self._owner)
+        inherited = {**self.environ, **new.env}
+        if self.owner and self.held is None:  # else it outlives its owner
+            inherited = process_family.with_owner(inherited, self.owner)
         environment = child_environment(inherited, ENVIRONMENT, ",".join(tokens))
         argv = (path, *new.args, *login)
-        return PtySpec(argv, cwd, environment, tokens[1], self._enclose(argv, cwd))
+        return PtySpec(argv, cwd, environment, tokens[1], self.enclose(argv, cwd))
 
     def _note_exit(self, id_: str, code: int) -> None:
         if (terminal := self._drop(id_)) is not None:
@@ -611,7 +603,7 @@ class Terminals:
             _end(terminal)
 
     def _publish(self, terminal: Terminal, change: HostChange) -> None:
-        self._changes.publish(change, terminal.directory, terminal.project)
+        self.changes.publish(change, terminal.directory, terminal.project)
 
 
 def _new_token() -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -132,25 +133,18 @@ class _MissedEvent(NamedTuple):
     frame: Frame
 
 
+@dataclass(eq=False)
 class JournalStreams(Streams):
     """The `Streams` of a server whose turns outlive it.
 
     In: `is_ours`, whether no other living server has a session; `new_state` makes an empty state that publishes nothing.
     """
 
-    def __init__(
-        self,
-        store: OrderedStore,
-        ids: Ids,
-        index: SessionIndex,
-        is_ours: Callable[[str], bool],
-        new_state: Callable[[str, str], SessionState],
-    ) -> None:
-        self._store = store
-        self._ids = ids
-        self._index = index
-        self._is_ours = is_ours
-        self._new_state = new_state
+    _store: OrderedStore
+    _ids: Ids
+    _index: SessionIndex
+    _is_ours: Callable[[str], bool]
+    _new_state: Callable[[str, str], SessionState]
 
     async def positions(self) -> JournalPositions:
         """The positions for this server's hub. Raises StoreError."""

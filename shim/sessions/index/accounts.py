@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from shim.lib.clock import Clock
 from shim.lib.errors import LimitReached
@@ -16,7 +16,6 @@ from shim.lib.tasks import DOER, doer
 from shim.sessions.feed import SessionChanges
 from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
-from shim.sessions.session.dependencies import Usage
 from shim.sessions.session.session_state import ACCOUNT
 from shim.store.base import Store
 from universal.lib.jsonvalue import arr, obj, text
@@ -25,6 +24,14 @@ from universal.session.changes import TurnEnded
 NAMESPACE = "spending"
 """The store's namespace for costs: `SERVER PERSON` -> day and USD."""
 ADVICE = "Whoever runs the server can change it: opencode-shim people change {name} --{option}."
+
+
+class Usage(NamedTuple):
+    """What a person uses. `running`: sessions in which an agent works for them, or will."""
+
+    running: frozenset[str]
+    queued: int
+    cost_day: float
 
 
 class Quota(Protocol):

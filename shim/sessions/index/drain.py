@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import structlog
 
@@ -32,29 +33,22 @@ GIVE_UP_S = 8.0
 """Maximum seconds to end the turns that are left, and their agents."""
 
 
+@dataclass(eq=False)
 class Drain:
     """The end of this server's work.
 
     In: `name` of this server for people; `end_streams` ends all event streams.
     """
 
-    def __init__(
-        self,
-        sessions: SessionManager,
-        placement: Placement,
-        ownership: Ownership,
-        *,
-        name: str,
-        end_streams: Callable[[], None],
-    ) -> None:
-        self._sessions = sessions
-        self._placement = placement
-        self._ownership = ownership
-        self._name = name
-        self._end_streams = end_streams
-        self.is_active = False
-        self._emptying: asyncio.Task[None] | None = None
-        self._is_wanted = False
+    _sessions: SessionManager
+    _placement: Placement
+    _ownership: Ownership
+    _: KW_ONLY
+    name: str
+    end_streams: Callable[[], None]
+    is_active: bool = False
+    _emptying: asyncio.Task[None] | None = None
+    _is_wanted: bool = False
 
     def empty(self, *, is_wanted: bool) -> None:
         """Give each session up as soon as it has no turn, while the server goes on, or keep those that are left.
@@ -86,7 +80,7 @@ class Drain:
             async with asyncio.timeout(seconds):
                 if self._placement.has_successors():
                     await stop_listening()
-                    self._end_streams()
+                    self.end_streams()
                 if (spares := self._sessions.deps.spares) is not None:
                     spares.limit = 0
                     spares.drop(None)
@@ -120,7 +114,7 @@ class Drain:
         if not rest:
             return
         log.warning("drain.turns_given_up", sessions=[entry.record.id for entry in rest[:AT_ONCE]], count=len(rest))
-        error = drain_error(self._name, waited_s)
+        error = drain_error(self.name, waited_s)
         if self._ownership.sessions_move:
             ends = [self._sessions.others.release(entry, error) for entry in rest]
         else:

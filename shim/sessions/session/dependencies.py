@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, get_args
 
 from shim.agents.command_files import CommandFiles
 from shim.agents.directory import AgentDirectory
@@ -35,35 +35,8 @@ from universal.tools.accesses import Place
 from universal.unattended_policy import UnattendedPolicy, parse
 
 if TYPE_CHECKING:
+    from shim.sessions.index.accounts import Accounts
     from shim.sessions.session.actor import SessionActor
-
-
-class Usage(NamedTuple):
-    """What a person uses. `running`: sessions in which an agent works for them, or will."""
-
-    running: frozenset[str]
-    queued: int
-    cost_day: float
-
-
-class Quotas(Protocol):
-    """The quotas of all people."""
-
-    async def start(self) -> None:
-        """Read what was spent."""
-        ...
-
-    async def check(self, session_id: str) -> None:
-        """Refuse a prompt early, as `admit` does."""
-        ...
-
-    def admit(self, session_id: str) -> str:
-        """The person for whom a prompt counts; "" for nobody. Raises LimitReached at their quota."""
-        ...
-
-    def usage(self, name: str) -> Usage:
-        """What a person uses now, and has spent today."""
-        ...
 
 
 async def _place_as_written(directory: str) -> Place:
@@ -131,7 +104,7 @@ class SessionDeps:
     """Ends processes that a dead server has left behind. In: the server's id."""
     placement: Placement = field(default_factory=Placement)
     """Decides which server takes a session."""
-    quotas: Quotas | None = None
+    quotas: Accounts | None = None
     """What named people may use. None: there are none, as on a server without a password."""
     room: AgentRoom = field(default_factory=lambda: AgentRoom(None, list))
     """Limits how many agents run at once."""

@@ -11,6 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from shim.faces.mcp import protocol, tools
+from shim.http import log_stream
 from tests.http.doors import GOOD, PASSWORD
 from tests.http.mcp.test_tools import until, waits
 from tests.support.live import Live, live
@@ -214,7 +215,7 @@ async def test_a_wait_of_a_client_that_has_gone_ends(server: Live, monkeypatch: 
 async def test_a_client_that_does_not_read_is_cut_off(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "QUICK_S", 0.0)
     monkeypatch.setattr(protocol, "PROGRESS_S", 0.0001)
-    monkeypatch.setattr(protocol, "SEND_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(log_stream, "SEND_TIMEOUT_S", 0.3)
     client = McpClient(server)
     session = (await client.use("start_session", agent="mock", prompt="hang"))["session"]
     body = call("wait", session=session, timeout_s=600)

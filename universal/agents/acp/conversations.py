@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt, Inquiry
 from universal.agents.acp.profiles import Profile
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.tools import block_text
 from universal.agents.acp.wire import CLIENT, Context, Msg
+from universal.agents.kit.prompts import time_text
 from universal.codec import Fact, IdFactory
 from universal.lib.jsonline import get_text, objects, result_of
 from universal.lib.jsonvalue import arr, obj
@@ -63,11 +64,11 @@ class Conversations:
         row = rows[0]
         id_, updated_ms = get_text(row, "sessionId"), _ms(get_text(row, "updatedAt"))
         title = get_text(row, "title") or f"Conversation {id_[:8]}"
-        return Conversation(id_, get_text(row, "cwd"), title, _time(updated_ms), updated_ms) if id_ else None
+        return Conversation(id_, get_text(row, "cwd"), title, time_text(updated_ms), updated_ms) if id_ else None
 
     def events(self, rows: Sequence[Msg], ids: IdFactory) -> Iterator[ConversationEvent]:
         """What was said. A prompt may come in pieces."""
-        at = _time(_ms(get_text(rows[0], "updatedAt")))
+        at = time_text(_ms(get_text(rows[0], "updatedAt")))
         context = Context(self.profile.name, ids, lambda: None)
         talk = Transcript(context, untold_output=self.profile.untold_output, arguments_grow=self.profile.arguments_grow)
         prompt = list[str]()
@@ -103,7 +104,3 @@ def _ms(at: str) -> int:
         return int(datetime.fromisoformat(at).timestamp() * 1000)
     except ValueError:
         return 0
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

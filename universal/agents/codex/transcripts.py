@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt, Inquiry
 from universal.agents.codex.codec import CodexCodec
 from universal.agents.codex.wire import HELLO, Msg
-from universal.agents.kit.prompts import first_line
+from universal.agents.kit.prompts import first_line, time_text
 from universal.codec import Fact, IdFactory
 from universal.lib.jsonline import get_int, get_text, objects, result_of
 from universal.lib.jsonvalue import arr, obj
@@ -77,4 +76,4 @@ def _facts(codec: CodexCodec, at: str, method: str, params: Msg) -> Iterator[Con
 
 
 def _time(native: Msg, key: str, scale: int = 1) -> str:
-    return datetime.fromtimestamp(get_int(native, key) / scale, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return time_text(get_int(native, key) * 1000 / scale)

@@ -1,7 +1,9 @@
-"""Words and URLs for what goes with a prompt, in agents that take less than the server is given."""
+"""Words and URLs for what goes with a prompt, in agents that take less than the server is given; and titles and times of stored
+conversations."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 from universal.codec import Attachment
@@ -15,6 +17,11 @@ def reminder(words: str) -> str:
 def first_line(words: str) -> str:
     """The first line of a prompt, as a title: at most 80 characters."""
     return words.strip().partition("\n")[0][:80]
+
+
+def time_text(ms: float) -> str:
+    """A time in epoch milliseconds as RFC 3339 in UTC, as a conversation's events have it."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def attachment_text(item: Attachment) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from universal.agent_spec import Conversation, ConversationEvent, ConversationPrompt, Inquiry
 from universal.agents.kit.opencode import ServerContext
+from universal.agents.kit.prompts import time_text
 from universal.agents.opencode.speech import Thread
 from universal.agents.opencode.wire import NAME, Msg
 from universal.codec import Fact, IdFactory
@@ -50,7 +50,7 @@ def read(rows: Sequence[Msg]) -> Conversation | None:
     row, time = rows[0], obj(rows[0].get("time"))
     created, updated = whole(row.get("time_created")) or whole(time.get("created")), whole(row.get("time_updated"))
     updated = updated or whole(time.get("updated"))
-    return Conversation(text(row.get("id")), text(row.get("directory")), text(row.get("title")), _time(created), updated)
+    return Conversation(text(row.get("id")), text(row.get("directory")), text(row.get("title")), time_text(created), updated)
 
 
 def events(rows: Sequence[Msg], ids: IdFactory) -> Iterator[ConversationEvent]:
@@ -58,7 +58,7 @@ def events(rows: Sequence[Msg], ids: IdFactory) -> Iterator[ConversationEvent]:
     thread, at = Thread(ServerContext(NAME, ids), text(rows[0].get("id"))), ""
     for message in rows[1:]:
         info, parts = obj(message.get("info")), [obj(part) for part in arr(message.get("parts"))]
-        at = _time(whole(obj(info.get("time")).get("created")))
+        at = time_text(whole(obj(info.get("time")).get("created")))
         if info.get("role") == "user":
             words = [text(part.get("text")) for part in parts if part.get("type") == "text" and not part.get("synthetic")]
             yield at, ConversationPrompt("\n".join(words))
@@ -73,7 +73,3 @@ def _facts(thread: Thread, info: Msg, parts: Sequence[Msg]) -> Iterator[Fact]:
     for part in parts:
         yield from thread.part(part, part)
     yield from thread.message(info, info)
-
-
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -23,6 +20,7 @@ from shim.faces.opencode1.errors import CursorInvalid
 from shim.faces.opencode1.routes.session import SessionPath, need_idle, note_read
 from shim.http import wire_json
 from shim.http.operation import Ctx, to_response
+from shim.http.shapes import decode_cursor, encode_cursor
 from shim.lib.errors import InvalidRequest, MessageNotFound, PartNotFound
 from shim.sessions.history.checkpoints import read_ahead, read_ids
 from shim.sessions.undo import undo
@@ -105,7 +103,7 @@ async def messages(ctx: Ctx, path: SessionPath, query: requests.MessagesQuery) -
     page.reverse()
     headers: dict[str, str] = {}
     if next(newest, None) is not None:
-        cursor = _cursor(page[0], session.messages.created_ms(page[0]))
+        cursor = encode_cursor({"id": page[0], "time": session.messages.created_ms(page[0])})
         link = ctx.request.url.with_query(urlencode({**dict(ctx.request.query), "before": cursor}))
         headers = {"x-next-cursor": cursor, "link": f'<{link}>; rel="next"'}
 
@@ -125,17 +123,12 @@ async def messages(ctx: Ctx, path: SessionPath, query: requests.MessagesQuery) -
     return response
 
 
-def _cursor(message_id: str, created_ms: int) -> str:
-    value = {"id": message_id, "time": created_ms}
-    return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
-
-
 def _cursor_of(cursor: str) -> tuple[str, float]:
     """The id and the time of the message that a cursor names. Raises CursorInvalid."""
     try:
-        value = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        value = decode_cursor(cursor)
         return str(value["id"]), float(value["time"])
-    except (binascii.Error, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise CursorInvalid from error
 
 

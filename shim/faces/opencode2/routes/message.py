@@ -13,9 +13,10 @@ from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes.session import Limit, first_id
-from shim.faces.opencode2.routes.sessions import SessionPath, encode_cursor, read_cursor
+from shim.faces.opencode2.routes.sessions import SessionPath, read_cursor
 from shim.host.git.snapshot import WHOLE_FILE, Snapshots, diffs_between
 from shim.http.operation import Ctx
+from shim.http.shapes import encode_cursor
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionBusy, ShimError
 from shim.sessions.history.checkpoints import read_entries_ahead
 from shim.sessions.undo import undo

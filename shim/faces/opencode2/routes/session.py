@@ -19,7 +19,7 @@ from shim.faces.opencode2 import read, session_info
 from shim.faces.opencode2._generated import requests
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
-from shim.faces.opencode2.routes.sessions import SessionPath, encode_cursor, model_of, need, read_cursor
+from shim.faces.opencode2.routes.sessions import SessionPath, model_of, need, read_cursor
 from shim.faces.opencode2.session_info import info_of
 from shim.faces.opencode2.wire_event import ReadOnlyWire
 from shim.host.files.roots import require
@@ -28,6 +28,7 @@ from shim.host.values import Project
 from shim.http.directory import resolve
 from shim.http.forward import need_session_here
 from shim.http.operation import Ctx
+from shim.http.shapes import encode_cursor
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionNotFound
 from shim.sessions.transfer.fork import fork as fork_session
 from shim.sessions.transfer.move import move as move_session

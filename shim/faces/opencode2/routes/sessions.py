@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel
@@ -14,8 +11,9 @@ from shim.faces.opencode2.errors import CursorInvalid, IdInvalid
 from shim.faces.opencode2.names import ACTIONS
 from shim.faces.opencode2.services import FaceServices
 from shim.http.operation import Ctx
+from shim.http.shapes import decode_cursor
 from shim.lib.ids import is_id
-from universal.lib.jsonvalue import JsonObject, obj
+from universal.lib.jsonvalue import JsonObject
 from universal.session import values
 from universal.session.entries import PendingPrompt
 from universal.session.model import Session
@@ -89,21 +87,13 @@ def model_of(ref: ModelFields) -> values.ModelRef:
 
 # --- cursors ---------------------------------------------------------------------------------------------
 
-# A cursor is base64url JSON that says where a page begins, as in OpenCode. A page with data has both cursors, also at the ends of
-# the list, where the next page is empty. Source: recording `endpoints` of v2-20260717.
-
-
-def encode_cursor(value: Any) -> str:
-    """Encode a cursor."""
-    return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
+# A page with data has both cursors, also at the ends of the list, where the next page is empty. Source: recording `endpoints` of
+# v2-20260717.
 
 
 def read_cursor(cursor: str) -> dict[str, Any]:
     """Decode a cursor. Raises CursorInvalid."""
-    try:
-        value = obj(json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))))
-    except (binascii.Error, ValueError):
-        value = {}
+    value = decode_cursor(cursor)
     if not value:
         raise CursorInvalid
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,22 @@ def with_server(settings: Settings, url: str | None, job: Job) -> None:
     raise typer.Exit(serve_command.with_server(settings, url, job))
 
 
+def ask_server(flags: Flags, url: str | None, module: str, work: str, *arguments: object) -> None:
+    """Do a job with a server as `with_server`, in a module of `shim.cli` that is imported late, since it needs HTTP."""
+    settings, job = Settings.load(flags), getattr(import_module(f"shim.cli.{module}"), work)
+    with_server(settings, url, lambda found: job(settings, found, *arguments, screen.console(sys.stdout)))
+
+
+def _copy_sessions(flags: Flags, *, into_cluster: bool) -> None:
+    settings = Settings.load(flags)
+    log_errors(settings)
+    import asyncio
+
+    from shim.main.choose_store import copy_sessions
+
+    raise typer.Exit(asyncio.run(copy_sessions(settings, screen.console(sys.stdout).line, into_cluster=into_cluster)))
+
+
 cluster = typer.Typer(no_args_is_help=True, help="Servers of a cluster (NATS), and copies of its sessions.")
 
 
@@ -34,26 +51,14 @@ cluster = typer.Typer(no_args_is_help=True, help="Servers of a cluster (NATS), a
 @with_flags("cluster", "cluster_prefix", "data_dir")
 def cluster_import(*, flags: Flags) -> None:
     """Copy the sessions of the data directory into the cluster. Nothing is deleted; it may be repeated."""
-    settings = Settings.load(flags)
-    log_errors(settings)
-    import asyncio
-
-    from shim.main.choose_store import copy_sessions
-
-    raise typer.Exit(asyncio.run(copy_sessions(settings, screen.console(sys.stdout).line, into_cluster=True)))
+    _copy_sessions(flags, into_cluster=True)
 
 
 @cluster.command(name="export")
 @with_flags("cluster", "cluster_prefix", "data_dir")
 def cluster_export(*, flags: Flags) -> None:
     """Copy the sessions of a cluster into the data directory. It may be working. Nothing is deleted; it may be repeated."""
-    settings = Settings.load(flags)
-    log_errors(settings)
-    import asyncio
-
-    from shim.main.choose_store import copy_sessions
-
-    raise typer.Exit(asyncio.run(copy_sessions(settings, screen.console(sys.stdout).line, into_cluster=False)))
+    _copy_sessions(flags, into_cluster=False)
 
 
 @cluster.command(name="prune")
@@ -83,30 +88,21 @@ NodeName = Annotated[str, typer.Argument(metavar="NODE", help="Name or id of a s
 @with_flags("data_dir")
 def cluster_nodes(*, url: Server = None, flags: Flags) -> None:
     """List the servers of the cluster that a running server is in."""
-    settings = Settings.load(flags)
-    from shim.cli import nodes as job
-
-    with_server(settings, url, lambda server_url: job.show(settings, server_url, screen.console(sys.stdout)))
+    ask_server(flags, url, "nodes", "show")
 
 
 @cluster.command(name="cordon")
 @with_flags("data_dir")
 def cluster_cordon(node: NodeName, *, url: Server = None, flags: Flags) -> None:
     """Let a server take no more sessions. It keeps those that it has."""
-    settings = Settings.load(flags)
-    from shim.cli import nodes as job
-
-    with_server(settings, url, lambda found: job.set_duty(settings, found, node, "cordoned", screen.console(sys.stdout)))
+    ask_server(flags, url, "nodes", "set_duty", node, "cordoned")
 
 
 @cluster.command(name="uncordon")
 @with_flags("data_dir")
 def cluster_uncordon(node: NodeName, *, url: Server = None, flags: Flags) -> None:
     """Let a server take sessions again."""
-    settings = Settings.load(flags)
-    from shim.cli import nodes as job
-
-    with_server(settings, url, lambda found: job.set_duty(settings, found, node, "open", screen.console(sys.stdout)))
+    ask_server(flags, url, "nodes", "set_duty", node, "open")
 
 
 @cluster.command(name="drain")
@@ -119,10 +115,7 @@ def cluster_drain(
     flags: Flags,
 ) -> None:
     """Let a server give up its sessions, each at the end of its turn. It serves its clients meanwhile."""
-    settings = Settings.load(flags)
-    from shim.cli import nodes as job
-
-    with_server(settings, url, lambda found: job.drain(settings, found, node, wait, screen.console(sys.stdout)))
+    ask_server(flags, url, "nodes", "drain", node, wait)
 
 
 pair = typer.Typer(invoke_without_command=True, help="Let another device in by a QR code, or revoke its access.")
@@ -158,10 +151,7 @@ def pair_invite(
 @with_flags("data_dir")
 def pair_list(*, url: Server = None, flags: Flags) -> None:
     """List the valid pairing tokens. A line has id, creation and expiry dates, and name of the device."""
-    settings = Settings.load(flags)
-    from shim.cli import pair as job
-
-    with_server(settings, url, lambda server_url: job.show(settings, server_url, screen.console(sys.stdout)))
+    ask_server(flags, url, "pair", "show")
 
 
 @pair.command(name="revoke")
@@ -173,10 +163,7 @@ def pair_revoke(
     flags: Flags,
 ) -> None:
     """Revoke a pairing token. The server then refuses its device and closes the device's streams and terminals."""
-    settings = Settings.load(flags)
-    from shim.cli import pair as job
-
-    with_server(settings, url, lambda server_url: job.revoke(settings, server_url, token_id, screen.console(sys.stdout)))
+    ask_server(flags, url, "pair", "revoke", token_id)
 
 
 Role = Annotated[str | None, typer.Option("--role", metavar="ROLE", help="view, work or admin.")]
@@ -213,11 +200,8 @@ def people_add(
     flags: Flags,
 ) -> None:
     """Let a person in, and show their token once. They use it as the password, with any user name."""
-    settings = Settings.load(flags)
-    from shim.cli import pair as job
-
     terms = _terms(role, roots, own, max_running=max_running, max_queued=max_queued, max_cost_day=max_cost_day)
-    with_server(settings, url, lambda found: job.add_person(settings, found, name, terms, screen.console(sys.stdout)))
+    ask_server(flags, url, "pair", "add_person", name, terms)
 
 
 @people.command(name="change")
@@ -235,21 +219,15 @@ def people_change(
     flags: Flags,
 ) -> None:
     """Change what a person may do. Their token stays."""
-    settings = Settings.load(flags)
-    from shim.cli import pair as job
-
     terms = _terms(role, roots, own, max_running=max_running, max_queued=max_queued, max_cost_day=max_cost_day)
-    with_server(settings, url, lambda found: job.change_person(settings, found, name, terms, screen.console(sys.stdout)))
+    ask_server(flags, url, "pair", "change_person", name, terms)
 
 
 @people.command(name="list")
 @with_flags("data_dir")
 def people_list(*, url: Server = None, flags: Flags) -> None:
     """List the people with their roles, the newest first."""
-    settings = Settings.load(flags)
-    from shim.cli import pair as job
-
-    with_server(settings, url, lambda found: job.show_people(settings, found, screen.console(sys.stdout)))
+    ask_server(flags, url, "pair", "show_people")
 
 
 @people.command(name="remove")
@@ -261,10 +239,7 @@ def people_remove(
     flags: Flags,
 ) -> None:
     """Refuse a person from now on, with their devices, and close their streams."""
-    settings = Settings.load(flags)
-    from shim.cli import pair as job
-
-    with_server(settings, url, lambda found: job.remove_person(settings, found, name, screen.console(sys.stdout)))
+    ask_server(flags, url, "pair", "remove_person", name)
 
 
 TEAM = {"cluster": cluster, "pair": pair, "people": people}

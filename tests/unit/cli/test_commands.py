@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import resource
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from shim.cli import team_commands
 from shim.cli.commands import COMPLETE_VARIABLE, cli
 
 WAIT_S = 20
@@ -104,3 +108,16 @@ def test_the_help_of_a_group_shows_whole_sentences(group: str) -> None:
 
 def test_the_help_shows_brackets_as_they_are() -> None:
     assert "an agent of [agents.NAME]" in " ".join(CliRunner().invoke(cli, ["record", "--help"]).output.split())
+
+
+def _job_calls() -> list[ast.Call]:
+    tree = ast.parse(Path(team_commands.__file__).read_text())
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "ask_server"]
+
+
+@pytest.mark.parametrize("call", _job_calls(), ids=lambda call: ".".join(map(ast.literal_eval, call.args[2:4])))
+def test_a_job_with_a_server_takes_what_its_command_gives_it(call: ast.Call) -> None:
+    """It is found by its name, which no type checker sees. In: the settings, the server, the arguments, the output."""
+    module, work = map(ast.literal_eval, call.args[2:4])
+    job = getattr(import_module(f"shim.cli.{module}"), work)
+    assert len(inspect.signature(job).parameters) == 3 + len(call.args[4:])

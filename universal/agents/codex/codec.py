@@ -412,18 +412,17 @@ class CodexCodec(kit.BaseCodec[Context]):
 
     # --- items ----------------------------------------------------------------------------------------
 
-    def _current(self, params: Msg) -> Thread | None:
-        """The thread of a message that belongs to its running turn, else None."""
-        thread = self._thread(params)
-        if not self._is_main(params) and thread is self._main:
-            return None
-        turn_id = get_text(params, "turnId")
-        return thread if thread.turn_id and turn_id in ("", thread.turn_id) else None
+    def _current(self, params: Msg, other: str) -> Thread | None:
+        """The thread of a message that belongs to its running turn. Any `other` message is counted by this name, and has none."""
+        thread, turn_id = self._thread(params), get_text(params, "turnId")
+        is_unknown = not self._is_main(params) and thread is self._main
+        if not is_unknown and thread.turn_id and turn_id in ("", thread.turn_id):
+            return thread
+        self._ctx.ignore(other)
+        return None
 
     def _on_item_started(self, params: Msg, raw: Msg) -> Iterator[Output]:
-        thread = self._current(params)
-        if thread is None:
-            self._ctx.ignore("item/started outside of its turn")
+        if (thread := self._current(params, "item/started outside of its turn")) is None:
             return
         item = obj(params.get("item"))
         if get_text(item, "type") == "commandExecution":
@@ -431,10 +430,9 @@ class CodexCodec(kit.BaseCodec[Context]):
         yield from thread.on_item_started(item, raw)
 
     def _on_item_completed(self, params: Msg, raw: Msg) -> Iterator[Output]:
-        thread, item = self._current(params), obj(params.get("item"))
+        item = obj(params.get("item"))
         self._commands.pop(get_text(item, "id"), None)
-        if thread is None:
-            self._ctx.ignore("item/completed outside of its turn")
+        if (thread := self._current(params, "item/completed outside of its turn")) is None:
             return
         kind = get_text(item, "type")
         if kind == "subAgentActivity" and get_text(item, "kind") == "started":
@@ -450,9 +448,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         yield from thread.on_item_completed(item, raw)
 
     def _say(self, params: Msg, raw: Msg, key: str, *, reasoning: bool) -> Iterator[Output]:
-        thread = self._current(params)
-        if thread is None:
-            self._ctx.ignore("a delta outside of its turn")
+        if (thread := self._current(params, "a delta outside of its turn")) is None:
             return
         yield from thread.say(key, "reasoning" if reasoning else "text", as_text(params.get("delta")), raw)
 
@@ -466,17 +462,13 @@ class CodexCodec(kit.BaseCodec[Context]):
         yield from self._say(params, raw, f"{get_text(params, 'itemId')}/content/{params.get('contentIndex', 0)}", reasoning=True)
 
     def _on_output(self, params: Msg, raw: Msg) -> Iterator[Output]:
-        thread = self._current(params)
-        if thread is None:
-            self._ctx.ignore("output outside of its turn")
+        if (thread := self._current(params, "output outside of its turn")) is None:
             return
         yield from thread.output(get_text(params, "itemId"), as_text(params.get("delta")), raw)
 
     def _on_plan(self, params: Msg, raw: Msg) -> Iterator[Output]:
         """Make a tool call of a plan, because Codex has no item for it. OpenCode shows the list at this place."""
-        thread = self._current(params)
-        if thread is None:
-            self._ctx.ignore("turn/plan/updated outside of its turn")
+        if (thread := self._current(params, "turn/plan/updated outside of its turn")) is None:
             return
         todos = read_plan(params.get("plan"))
         explanation = get_text(params, "explanation")
@@ -488,9 +480,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         yield from thread.synthetic_call(Display("update_plan", {"todos": todos}, f"{len(todos)} todos"), result, raw)
 
     def _on_tokens(self, params: Msg, raw: Msg) -> Iterator[Output]:
-        thread = self._current(params)
-        if thread is None:
-            self._ctx.ignore("thread/tokenUsage/updated between turns")
+        if (thread := self._current(params, "thread/tokenUsage/updated between turns")) is None:
             return
         usage = obj(params.get("tokenUsage"))
         if thread is self._main:

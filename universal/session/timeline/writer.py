@@ -11,7 +11,7 @@ Part order, step boundaries, endings and ids of messages are the reducer's. The 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -49,24 +49,19 @@ def plain(model: values.ModelRef | None) -> values.ModelRef | None:
     return replace(model, variant=None) if model is not None and model.variant in ("", "default") else model
 
 
+@dataclass(eq=False)
 class StatusesWriter:
     """Writes what the status items of one session change in its timeline."""
 
-    def __init__(
-        self,
-        session: Session,
-        log_writer: LogWriter,
-        steps: StepsWriter,
-        transcript: Transcript,
-        *,
-        deliver: Callable[[list[str]], None],
-    ) -> None:
-        self._session = session
-        self._timeline = session.timeline
-        self._log = log_writer
-        self._steps = steps
-        self._deliver = deliver
-        self._transcript = transcript
+    _session: Session
+    _log: LogWriter
+    _steps: StepsWriter
+    _transcript: Transcript
+    _: KW_ONLY
+    deliver: Callable[[list[str]], None]
+
+    def __post_init__(self) -> None:
+        self._timeline = self._session.timeline
 
     # --- the session's properties --------------------------------------------------------------------------
 
@@ -117,11 +112,11 @@ class StatusesWriter:
             if instructions := meta.get("instructions"):
                 self._instructions_changed(obj(instructions))
             carried = set(map(text, arr(meta.get("carried")))) - {id_}
-            self._deliver([*filter(carried.__contains__, inbox), id_])
+            self.deliver([*filter(carried.__contains__, inbox), id_])
         elif waiting is None:
             return
         elif state == "own":
-            self._deliver([id_])
+            self.deliver([id_])
         elif state == "withdrawn" or (state == "cancelled" and waiting.kind == "compaction"):
             self.withdraw(id_)
         elif state == "cancelled":

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from shim.agents.login_signs import place
+from shim.agents.keys import place
 from shim.host.config import markdown
 from shim.host.files.roots import folders_down_to, repository_of, within
 from shim.lib import disk

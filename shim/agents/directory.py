@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from shim.agents import discovery
-from shim.agents.keys import KeyStore, key_variables
-from shim.agents.login_signs import place
+from shim.agents.keys import KeyStore, key_variables, place
 from shim.agents.plugins import BrokenPlugin
 from shim.host.config import jsonc
 from shim.lib import disk

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import universal
-from shim.agents.login_signs import place
+from shim.agents.keys import place
 from shim.host.files.roots import repository_above
 from shim.host.terminals.shell_command import Enclose
 from shim.lib.errors import AgentStartFailed, InvalidRequest

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
-from shim.agents.login_signs import is_logged_in, place
+from shim.agents.keys import is_logged_in, place
 from shim.host.files.roots import folders_down_to, repository_above
 from shim.host.git.git_command import git
 from shim.host.trust.trust_store import ProjectTrust

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 from shim.cluster.peers import Growth
 from shim.sessions.feed import SessionChanges
-from shim.stream.positions import SEPARATOR, local_part
+from shim.stream.encoder import SEPARATOR, local_part
 from universal.lib.ids import COUNTER_SPAN, MASK
 
 HISTORY = 65_536

@@ -27,7 +27,7 @@ from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.session.session_state import SessionState
 from shim.store.base import Store
 from shim.store.rows import event_of
-from shim.stream.positions import SEPARATOR, local_part
+from shim.stream.encoder import SEPARATOR, local_part
 from shim.stream.streams import MustReadAll
 
 log = structlog.get_logger()

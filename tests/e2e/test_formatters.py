@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from shim.sessions.permissions.trust_question import WITHOUT
+from shim.sessions.permissions.trust_gate import WITHOUT
 
 from .support.bench import CLAUDE, Bench, bench, nightly, open_watch, turn
 from .support.wire import Json

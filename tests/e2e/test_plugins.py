@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shim.sessions.permissions.trust_question import TRUST
+from shim.sessions.permissions.trust_gate import TRUST
 
 from .support.bench import CLAUDE, bench, nightly, open_watch, turn
 from .support.children import processes_with, wait_for

@@ -14,7 +14,7 @@ import pytest
 
 from shim.dev.record.homes import MCP_SERVER
 from shim.processes.sandbox import find_tool
-from shim.sessions.permissions.trust_question import WITHOUT
+from shim.sessions.permissions.trust_gate import WITHOUT
 from universal.registry import agents
 
 from .support.agents import AGENTS

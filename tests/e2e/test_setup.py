@@ -16,7 +16,7 @@ import pytest
 
 from shim.dev.record.homes import MCP_SERVER
 from shim.dev.record.mcp_server import result
-from shim.sessions.permissions.trust_question import TRUST
+from shim.sessions.permissions.trust_gate import TRUST
 
 from .support.bench import CLAUDE, Bench, Watch, bench, nightly, open_watch, other_wires, turn
 from .support.children import wait_for

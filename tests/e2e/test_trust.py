@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.sessions.permissions.trust_question import TRUST, WITHOUT
+from shim.sessions.permissions.trust_gate import TRUST, WITHOUT
 
 from .support.bench import CLAUDE, Bench, Watch, bench, nightly
 from .support.children import wait_for

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shim.sessions.permissions import trust_gate
-from shim.sessions.permissions.trust_question import REFUSE, TRUST, WITHOUT
+from shim.sessions.permissions.trust_gate import REFUSE, TRUST, WITHOUT
 from tests.support.api import EventStream
 from tests.support.live import Live, live
 from tests.support.opencode1_fold import Fold

@@ -27,10 +27,9 @@ from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.session.session_state import SessionState
 from shim.store.base import OrderedStore
 from shim.store.rows import EventRow, RowPlace, event_of
-from shim.stream.encoder import Encoder, StreamEvent
+from shim.stream.encoder import SEPARATOR, Encoder, StreamEvent, local_part
 from shim.stream.frame import Frame, Scope
 from shim.stream.hub import LOGGED_CHARS, Hub, wants
-from shim.stream.positions import SEPARATOR, local_part
 from shim.stream.streams import Greeting, MustReadAll, Streams
 from shim.stream.subscription import Subscription
 from universal.lib.ids import COUNTER_SPAN, MASK

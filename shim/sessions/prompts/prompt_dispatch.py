@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from shim.agents.directory import Agent
-from shim.agents.login_signs import place
+from shim.agents.keys import place
 from shim.agents.sandboxes import bounds, held_keys, level_of, may_be_held, sandbox_notice, sight_here
 from shim.agents.spares.agent_room import WAIT_S
 from shim.host.files.roots import folders_down_to
@@ -27,7 +27,7 @@ from shim.sessions.session.exit_errors import start_error, work_ended
 from shim.sessions.session.native_sessions import NativeSession, note_native_session
 from shim.sessions.session.session_agent import setup_gaps, variables_of
 from shim.sessions.session.session_state import SessionState
-from shim.sessions.undo.undo_notes import UndoNotes
+from shim.sessions.undo.undo_plan import UndoNotes
 from universal.agent_spec import HeldCalls
 from universal.codec import Codec, Fact, Prompt
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData

@@ -39,7 +39,7 @@ from shim.sessions.session.native_sessions import NativeSession, rename_conversa
 from shim.sessions.session.session_agent import SessionAgent
 from shim.sessions.session.session_state import THE_TURN, SessionState
 from shim.sessions.undo.step_snapshots import StepSnapshots
-from shim.sessions.undo.undo_notes import UndoNotes
+from shim.sessions.undo.undo_plan import UndoNotes
 from universal.codec import (
     Codec,
     Fact,

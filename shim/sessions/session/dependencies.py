@@ -23,7 +23,7 @@ from shim.lib.ids import Ids
 from shim.lib.settings import Settings
 from shim.sessions.agent_tokens import AgentTokens
 from shim.sessions.feed import ChangeFeed, Feed
-from shim.sessions.permissions.trust_question import TrustQuestions
+from shim.sessions.permissions.trust_gate import TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
 from shim.sessions.placement import Placement
 from shim.sessions.session.tape import Tapes

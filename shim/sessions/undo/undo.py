@@ -14,7 +14,6 @@ from shim.lib.errors import InvalidRequest, MessageNotFound, PartNotFound, Sessi
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.transfer.fork import up_to
-from shim.sessions.undo import undo_notes
 from shim.sessions.undo import undo_plan as plan
 from universal.lib.diffs import FileDiff
 from universal.session.model import Session
@@ -141,7 +140,7 @@ async def _rewind(manager: SessionManager, actor: SessionActor, messages: list[s
     await manager.deps.store.flush()
     events = up_to(await manager.deps.store.events(actor.main.id), actor.main.id, point.message_id)
     for name in able:
-        at, later = undo_notes.anchor_in(events, name)
+        at, later = plan.anchor_in(events, name)
         native = actor.native.get(name)
         if native is not None and at:
             native.resume_at = at

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.agents.login_signs import is_logged_in, place
+from shim.agents.keys import is_logged_in, place
 from tests.support.specs import change
 from universal.agent_spec import AgentSpec, LoginSigns
 from universal.agents.mock.spec import MOCK

@@ -23,8 +23,8 @@ from shim.cluster.places import (
     hash_of,
 )
 from shim.sessions.feed import SessionChanges
+from shim.stream.encoder import local_part
 from shim.stream.frame import encode_position
-from shim.stream.positions import local_part
 
 NUMBERS = st.integers(0, 2**40)
 PROGRESS = st.builds(Progress, st.text("0123456789abcdef", min_size=8, max_size=8), NUMBERS, NUMBERS, NUMBERS, st.booleans())

@@ -6,9 +6,9 @@ import asyncio
 
 from pydantic import BaseModel, Field
 
-from shim.agents import login_signs
 from shim.agents.directory import Agent
 from shim.agents.install import Installation, InstallFailed
+from shim.agents.keys import is_logged_in
 from shim.agents.sandboxes import tool
 from shim.faces.v1.errors import AgentInstallFailed, AgentNotServed
 from shim.faces.v1.models import (
@@ -101,7 +101,7 @@ def _info(ctx: Ctx, agent: Agent) -> AgentInfo:
     return AgentInfo(
         id=spec.name,
         installed=agent.usable,
-        credentialsAvailable=login_signs.is_logged_in(spec, ctx.services.agents.environment(), tells=tells),
+        credentialsAvailable=is_logged_in(spec, ctx.services.agents.environment(), tells=tells),
         capabilities=capabilities(agent),
         path=agent.located.path,
         version=agent.located.version,

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from shim.faces.opencode2.routes.session import ROOTS, ListQuery, listing
-from shim.faces.opencode2.routes.sessions import encode_cursor
+from shim.http.shapes import encode_cursor
 from tests.support.listed_sessions import DIRECTORIES, context_of, some_records
 from universal.session.values import SessionRecord
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shim.sessions.undo.undo_notes import UndoNotes, anchor_in
+from shim.sessions.undo.undo_plan import UndoNotes, anchor_in
 from universal.events import EventType, Source, TurnData, UniversalEvent
 from universal.session.messages import Message
 from universal.session.model import Session

@@ -242,8 +242,7 @@ class SessionManager:
         """The actor of a loaded session. It is made when it is needed first: most sessions are only created, listed and read."""
         if entry.actor is None:
             assert entry.state is not None
-            place = entry.record.directory
-            entry.actor = SessionActor(self.deps, entry.state, directory=place, keeper=self, native=entry.native)
+            entry.actor = SessionActor(self.deps, entry.state, entry.record.directory, self, entry.native)
         return entry.actor
 
     def replace(self, session_id: str) -> SessionActor:

@@ -111,11 +111,10 @@ ASKED_AGAIN = 4
 class TrustGate:
     """The gate of one session."""
 
-    def __init__(self, session: SessionActor, trust: ProjectTrust) -> None:
+    def __init__(self, session: SessionActor) -> None:
         self._session = session
         self._deps = session.deps
         self._state = session.main
-        self._trust = trust
         self._open: tuple[str, ProjectSettings] | None = None
         self._future: asyncio.Future[Answer | None] | None = None
         self._answers: dict[str, Answer | None] = {}
@@ -123,18 +122,25 @@ class TrustGate:
         self.asked = 0
         """Number of questions so far, for which a prompt has waited."""
 
+    @property
+    def is_on(self) -> bool:
+        """Whether a person may be asked. If not, all settings are used."""
+        return self._deps.trust is not None
+
     async def may_use(self, spec: AgentSpec) -> bool | None:
         """Whether this agent may use the project's settings. Asks a person if there is no decision.
 
         None: the turn has ended meanwhile. Raises AgentError if the agent cannot start without them.
         """
+        if (trust := self._deps.trust) is None:
+            return True
         for _ in range(ASKED_AGAIN):
-            verdict = await asyncio.to_thread(self._trust.look, self._session.directory, spec.rules.project_settings.reads)
+            verdict = await asyncio.to_thread(trust.look, self._session.directory, spec.rules.project_settings.reads)
             settings, decision = verdict.settings, verdict.decision
             if decision == "undecided" and settings.digest in self._answers:
                 decision = self._answers[settings.digest] or "undecided"
             elif decision == "undecided":
-                if not await self._ask(spec, settings):
+                if not await self._ask(trust, spec, settings):
                     return None
                 continue  # they may have changed while the question was open
             return decision == "trusted" or self._without(spec, settings, answered=decision == "declined")
@@ -156,7 +162,7 @@ class TrustGate:
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
-    async def _ask(self, spec: AgentSpec, settings: ProjectSettings) -> bool:
+    async def _ask(self, trust: ProjectTrust, spec: AgentSpec, settings: ProjectSettings) -> bool:
         """Ask, and store the answer. False if the turn has ended meanwhile."""
         if self._session.keeper.policy(self._state, "").action(Access("question", ("*",))) == "deny":
             self._answers[settings.digest] = None
@@ -180,7 +186,7 @@ class TrustGate:
         self._answers[settings.digest] = answer
         if answer is not None:
             try:
-                await asyncio.to_thread(self._trust.decide, settings, trusted=answer == "trusted")
+                await asyncio.to_thread(trust.decide, settings, trusted=answer == "trusted")
             except ShimError as error:  # the answer holds for this session all the same
                 log.warning("trust.not_kept", session_id=self._state.id, error=str(error))
                 self._state.status("notice", str(error))

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shim.sessions.permissions.trust_gate import NOBODY_S, TrustGate
+from shim.sessions.permissions.trust_gate import NOBODY_S
 from shim.sessions.permissions.unattended_policy import COST, SECONDS, Caps, Timer
 from universal.codec import QuestionReply
 from universal.events import ErrorData, EventType, Question, QuestionData, QuestionOption
@@ -212,20 +211,3 @@ class Cap:
         """End the turn, with the reason as its error."""
         self._state.record(EventType.ERROR, ErrorData(message=f"Stopped: {why}", code="cap", details={"is_retryable": False}))
         self._session.abort()
-
-
-@dataclass(frozen=True, slots=True)
-class PromptGate:
-    """What a prompt passes before its agent gets it: the question of trust in the project (None: it is trusted), and the caps."""
-
-    trust: TrustGate | None
-    cap: Cap
-
-    def reply(self, reply: QuestionReply) -> bool:
-        """Handle a client's answer. False if it is about none of these questions."""
-        return (self.trust is not None and self.trust.reply(reply)) or self.cap.reply(reply)
-
-    def end_turn(self) -> None:
-        if self.trust is not None:
-            self.trust.cancel()
-        self.cap.end_turn()

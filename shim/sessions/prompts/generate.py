@@ -95,7 +95,7 @@ class _Once:
         self._deps = deps
         self._why = ""
         self.state = self._state(name)
-        self.actor = SessionActor(deps, self.state, directory=directory, keeper=self)
+        self.actor = SessionActor(deps, self.state, directory, self, native={})
         now = deps.clock.now_ms()
         record = SessionRecord(self.state.id, directory=directory, title="generate", created_ms=now, updated_ms=now)
         self.state.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"record": record_json(record), "agent": name}))

@@ -106,7 +106,8 @@ class PromptDispatcher:
         self._queue = session.prompt_queue
         self._process = session.process
         self._snapshots = session.snapshots
-        self._gate = session.gate
+        self._trust = session.trust
+        self._cap = session.cap
         self._rules = session.keeper
         self._undo_notes = session.undo_notes
         self._native = session.native
@@ -141,8 +142,8 @@ class PromptDispatcher:
     def dispatch(self, key: str) -> None:
         """Send the prompt now if the agent is ready for it, else when it is started."""
         pending = self._queue.pending[key]
-        is_fit = not self._snapshots.look() and self._gate.trust is None and self._is_ready_for(pending)
-        if is_fit and not (self._deps.store.ownership.sessions_move or self._gate.cap.is_reached()):
+        is_fit = not self._snapshots.look() and not self._trust.is_on and self._is_ready_for(pending)
+        if is_fit and not (self._deps.store.ownership.sessions_move or self._cap.is_reached()):
             self._send(pending)
             return
         self.waiting_key = key
@@ -169,7 +170,7 @@ class PromptDispatcher:
         self.waiting_key = None
         self.current_key = pending.prompt.key
         self.unattended = pending.unattended_policy
-        self._gate.cap.begin(pending.caps)
+        self._cap.begin(pending.caps)
         is_first = not self.turn_id
         if self.turn_id != self._state.turn_id:  # what changes from here on may only be stricter until the turn ends
             self.turn_id, self._state.config_at_start = self._state.turn_id, self._deps.config_now(self._directory)
@@ -223,7 +224,7 @@ class PromptDispatcher:
             self._queue.pending.pop(self.current_key, None)
         self.current_key = key
         self.unattended = self._queue.pending[key].unattended_policy
-        self._gate.cap.begin(self._queue.pending[key].caps)
+        self._cap.begin(self._queue.pending[key].caps)
 
     def _is_ready_for(self, pending: PendingPrompt) -> bool:
         process = self._process
@@ -284,17 +285,16 @@ class PromptDispatcher:
 
     async def _look_at_settings(self, pending: PendingPrompt) -> None:
         """Look at all settings that decide how the prompt is sent, which have changed if it waited. A person may be asked."""
-        trust = self._gate.trust
-        asked = trust.asked if trust is not None else 0
-        await asyncio.gather(self._ask_for_trust(pending), self._read_settings(pending), self._gate.cap.wait())
-        if trust is not None and trust.asked != asked:
+        asked = self._trust.asked
+        await asyncio.gather(self._ask_for_trust(pending), self._read_settings(pending), self._cap.wait())
+        if self._trust.asked != asked:
             await self._read_settings(pending)
 
     async def _ask_for_trust(self, pending: PendingPrompt) -> None:
         """Find out whether the agent may use the project's settings, which may ask a person."""
         agent = self._deps.agents.get(pending.agent)
-        if self._gate.trust is not None and agent is not None and not pending.refused:
-            self.may_use_project_settings = bool(await self._gate.trust.may_use(agent.spec))
+        if agent is not None and not pending.refused:
+            self.may_use_project_settings = bool(await self._trust.may_use(agent.spec))
 
     async def _read_settings(self, pending: PendingPrompt) -> None:
         self.known_place = self.known_place or await self._deps.find_place(self._directory)

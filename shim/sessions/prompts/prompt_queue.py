@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shim.sessions.prompts.pending_prompt import PendingPrompt
-from shim.sessions.session.session_state import SessionState
 from universal.session.user_prompt import Delivery
 from universal.turn import Input
 
@@ -27,11 +26,11 @@ PARKED = 100
 
 
 class PromptQueue:
-    """The queue of one session. `turn`: whose machine gets the key of each new prompt."""
+    """The queue of one session, whose turn machine gets the key of each new prompt."""
 
-    def __init__(self, state: SessionState, turn: SessionActor) -> None:
-        self._state = state
-        self._turn = turn
+    def __init__(self, session: SessionActor) -> None:
+        self._session = session
+        self._state = session.main
         self.pending: dict[str, PendingPrompt] = {}
         self.parked: dict[str, PendingPrompt] = {}
         self.read_for_key = ""
@@ -47,7 +46,7 @@ class PromptQueue:
             self._state.account = pending.account
         self.pending[key] = pending
         self.read_for_key = key if is_current else ""
-        self._turn.apply(Input.PROMPT, key)
+        self._session.apply(Input.PROMPT, key)
         if key in self._state.machine.queue:
             self.read_for_key = ""
         self._order(pending)

@@ -19,7 +19,7 @@ from shim.agents.directory import LOGGED_OUT
 from shim.sessions.permissions.requests import Requests
 from shim.sessions.permissions.trust_gate import TrustGate
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_session
-from shim.sessions.prompts.cap import Cap, PromptGate
+from shim.sessions.prompts.cap import Cap
 from shim.sessions.prompts.limit_wait import LimitWait
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import Offers, PromptDispatcher
@@ -122,7 +122,7 @@ class LocalWork:
     """Local work that runs. `stop` asks it to end."""
 
     stop: Callable[[], None]
-    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+    end: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 # --- effects in order -------------------------------------------------------------------------------------------
@@ -198,28 +198,28 @@ class SessionActor:
         self,
         deps: SessionDeps,
         state: SessionState,
-        *,
         directory: str,
         keeper: Keeper,
-        native: dict[str, NativeSession] | None = None,
+        native: dict[str, NativeSession],
     ) -> None:
         self.deps = deps
         self.main = state
         if deps.tapes is not None:
             deps.tapes.follow(state.journal)
         self.directory = directory
-        self.native: dict[str, NativeSession] = native if native is not None else {}
+        self.native = native
         self.last_active_ms = deps.clock.now_ms()
         self.keeper = keeper
         self._effects = EffectQueue[_Effect](self._carry_out)
         self.process = SessionAgent(deps, state.id, directory, self)
         self.requests = Requests(deps, self, self.process)
         self.children = ChildSessions(self)
-        self.prompt_queue = PromptQueue(state, self)
+        self.prompt_queue = PromptQueue(self)
         self.snapshots = StepSnapshots(self)
         self.undo_lock = asyncio.Lock()
         self.undo_notes = UndoNotes()
-        self.gate = PromptGate(None if deps.trust is None else TrustGate(self, deps.trust), Cap(self))
+        self.trust = TrustGate(self)
+        self.cap = Cap(self)
         self.dispatcher = PromptDispatcher(self)
         self.offers = Offers(self)
         self.limit = LimitWait(self)
@@ -288,7 +288,7 @@ class SessionActor:
     def reply_question(self, reply: QuestionReply) -> None:
         """The person's answers, or their refusal."""
         self._touch()
-        if not self.gate.reply(reply):
+        if not (self.trust.reply(reply) or self.cap.reply(reply)):
             is_refusal = reply.answers is None and not reply.message and reply.question_id in self.main.session.questions
             self.requests.reply_question(replace(reply, stops=is_refusal and self._may_refuse()))
 
@@ -316,7 +316,7 @@ class SessionActor:
     def end_local_work(self) -> None:
         """The work of `begin_local_work` is over."""
         if self.local_work is not None:
-            self.local_work.is_over.set()
+            self.local_work.end.set_result(None)
         self.local_work = None
         self.snapshots.finish()
         self.apply(Input.CLOSED, LOCAL_WORK)
@@ -409,7 +409,8 @@ class SessionActor:
         self.offers.end()
         self.limit.end()
         self.requests.forget(self.main)
-        self.gate.end_turn()
+        self.trust.cancel()
+        self.cap.end_turn()
         if self.abort_timer is not None:
             self.abort_timer.cancel()
             self.abort_timer = None
@@ -506,7 +507,7 @@ class SessionActor:
             if state is self.main:
                 self.snapshots.on_event()
             if fact.type is EventType.ITEM_COMPLETED:
-                self.gate.cap.look()
+                self.cap.look()
 
     def _on_permission(self, state: SessionState, fact: Fact, data: PermissionData) -> None:
         if fact.type is EventType.PERMISSION_REQUESTED:
@@ -647,9 +648,7 @@ class SessionActor:
                 await self._fail_turn()
         if (work := self.local_work) is not None:
             self.abort()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STOP_S):
-                    await work.is_over.wait()
+            await asyncio.wait({work.end}, timeout=STOP_S)
         if delete or self.main.machine.busy:
             self.apply(Input.DELETE)
         self.children.abort()

@@ -87,7 +87,7 @@ def state_of(actor: SessionActor) -> JsonObject | None:
         "process": [process.resumes, process.reads_project, dispatcher.may_use_project_settings, process.edits.is_on],
         "prompts": [dispatcher.current_key, dispatcher.waiting_key],
         "changes": {key: changes for key, prompt in actor.prompt_queue.pending.items() if (changes := prompt.changes)},
-        "cap": actor.gate.cap.to_json(),
+        "cap": actor.cap.to_json(),
         "waits_for_snapshot": actor.snapshots.hold is not None,
         "marks": [actor.refused_turn, actor.has_own_work],
         "chosen": list(process.chosen),
@@ -337,7 +337,7 @@ class _Replay:
             dispatcher.turn_id, main.config_at_start = main.turn_id, self._deps.config_now(actor.directory)
         if current is not None:
             dispatcher.unattended, caps = prompts[current].unattended_policy, prompts[current].caps
-        actor.gate.cap.restore(caps, obj(said.get("cap")))
+        actor.cap.restore(caps, obj(said.get("cap")))
         actor.requests.restore_counts(obj(said.get("counts")))
         _, reads_project, may_use, actor.process.edits.is_on = said["process"]
         dispatcher.may_use_project_settings, dispatcher.has_project_settings = may_use, reads_project

@@ -11,7 +11,6 @@ from typing import cast
 import pytest
 
 from shim.host.git.snapshot import Snapshots
-from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.errors import SessionElsewhere, StoreUnavailable
 from shim.sessions.prompts import prompt_dispatch
 from shim.sessions.session import actor
@@ -218,6 +217,7 @@ class Trust:
     """A gate that asks a person for the first prompt."""
 
     asked: int = 0
+    is_on: bool = True
 
     async def may_use(self, spec: AgentSpec) -> bool:
         if not self.asked:
@@ -239,7 +239,7 @@ async def test_settings_are_read_again_after_a_question_about_trust(
         looks.append(directory)
 
     monkeypatch.setattr(actor, "TrustGate", lambda *_: Trust())
-    w.manager.deps = replace(w.manager.deps, config_refresh=refresh, trust=cast("ProjectTrust", object()))
+    w.manager.deps = replace(w.manager.deps, config_refresh=refresh)
     files.release.set()
     session = w.session()
     await ask(w, session, "first")

@@ -109,7 +109,6 @@ class PromptDispatcher:
         self._trust = session.trust
         self._cap = session.cap
         self._rules = session.keeper
-        self._undo_notes = session.undo_notes
         self._native = session.native
         self._launch: asyncio.Task[None] | None = None
         self.waiting_key: str | None = None
@@ -118,6 +117,8 @@ class PromptDispatcher:
         self._notified = set[tuple[str, str]]()
         self.known_place: Place | None = None
         self._holds_calls = False
+        self.has_own_work = False
+        """The agent has begun work of its own while a prompt waited to be given to it."""
         self._loss = Loss()
         self.answer = Answer()
         self.turn_id = ""
@@ -184,7 +185,8 @@ class PromptDispatcher:
 
     def prepare(self, pending: PendingPrompt, *, is_first: bool = False) -> PromptDispatch:
         """A prompt as the agent gets it: with what it has missed, its rules and its set-up. The first may name the session."""
-        dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes, self._deps.agents.title_of)
+        queued, title_of = self._queue.pending.values(), self._deps.agents.title_of
+        dispatch = prepare(self._state, pending, queued, self._session.undo_notes, title_of)
         name = (pending.choice or pending.user_prompt).mode
         policy = self._rules.policy(self._state, name)
         session_rules = policy.for_engine(reads_project=self.has_project_settings)

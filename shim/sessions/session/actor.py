@@ -228,8 +228,6 @@ class SessionActor:
         self.refused_turn: str | None = None
         """The turn in which a person has refused a call without words."""
         self._exit_data: SessionEndedData | None = None
-        self.has_own_work = False
-        """The agent has begun work of its own while a prompt waited to be given to it."""
         self._log_context = (0, "")
 
     # --- requests of clients ------------------------------------------------------------------------------------
@@ -525,7 +523,7 @@ class SessionActor:
     def _on_signal(self, signal: Signal) -> None:
         state = self.children.state_of(signal.child)
         if state is self.main and signal.input in (Input.ACTIVITY, Input.DONE) and self.dispatcher.is_waiting:
-            was_at_work, self.has_own_work = self.has_own_work, signal.input is Input.ACTIVITY
+            was_at_work, self.dispatcher.has_own_work = self.dispatcher.has_own_work, signal.input is Input.ACTIVITY
             if was_at_work and signal.input is Input.DONE:
                 return  # work of the agent's own is over: it does not have the prompt of this turn yet
         if state is self.main and signal.aborted and self.refused_turn == self.main.turn_id:

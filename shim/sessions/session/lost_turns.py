@@ -89,7 +89,7 @@ def state_of(actor: SessionActor) -> JsonObject | None:
         "changes": {key: changes for key, prompt in actor.prompt_queue.pending.items() if (changes := prompt.changes)},
         "cap": actor.cap.to_json(),
         "waits_for_snapshot": actor.snapshots.hold is not None,
-        "marks": [actor.refused_turn, actor.has_own_work],
+        "marks": [actor.refused_turn, actor.dispatcher.has_own_work],
         "chosen": list(process.chosen),
         "children": children,
         "requests": actor.requests.to_json(),
@@ -329,7 +329,7 @@ class _Replay:
 
     def _restore(self, actor: SessionActor, prompts: dict[str, PendingPrompt]) -> None:
         main, said, dispatcher, current = self._main, self._said, actor.dispatcher, self._said["prompts"][0]
-        actor.refused_turn, actor.has_own_work = said["marks"]
+        actor.refused_turn, actor.dispatcher.has_own_work = said["marks"]
         actor.prompt_queue.pending |= prompts
         dispatcher.current_key, dispatcher.answer = current, self._open.answer
         caps = None

@@ -117,5 +117,5 @@ class OpenSigns:
             await self._manager.deps.catch_up(await self._manager.actor(session_id))
         except ShimError as error:  # it is tried again before the next prompt
             log.info("conversation.not_read", session_id=session_id, error=str(error))
-        except Exception:
+        except Exception:  # nobody waits for it, and the session is read as it is
             log.exception("conversation.not_read", session_id=session_id)

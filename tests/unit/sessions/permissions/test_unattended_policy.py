@@ -159,7 +159,7 @@ async def test_a_question_about_a_cap_counts_the_time_before_a_restart(w: World,
     actor.main.record(EventType.QUESTION_REQUESTED, asked)
     for waited_s, is_open in ((20, True), (40, False)):
         said = {"open": asked.model_dump(mode="json"), "since_ms": w.clock.now_ms() - 1000 * waited_s}
-        actor.gate.cap.restore(None, said)
+        actor.cap.restore(None, said)
         assert ("que_1" in actor.main.session.questions) is is_open
     w.agent.end_turn()
 

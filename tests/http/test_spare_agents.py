@@ -272,6 +272,24 @@ async def test_a_session_that_a_person_opens_gets_its_agent_ahead(server: Server
     assert len(server.pids()) == 2
 
 
+async def test_a_spare_of_a_conversation_that_goes_on_elsewhere_gets_no_prompt(server: Server) -> None:
+    session, _ = await server.say("one")
+    await server.live.api.post("/instance/dispose", status=200)
+    server.spares._histories.clear()
+    async with server.live.api.stream("/event"):
+        await read_all(server, session)
+        await wait_ahead(server)
+        await server.until(lambda: len(server.pids()) == 2)
+        (key,) = server.spares._spares
+        spare = server.pids()[-1]
+        server.spares.renew_conversation(key.agent, key.directory, key.conversation)
+        await server.live.ask(session, "two", **BODY)
+    messages = await server.live.messages(session)
+    (said,) = [part["text"] for part in messages[-1]["parts"] if part["type"] == "text"]
+    assert said != f"{spare}: two"
+    assert said.endswith(": two")
+
+
 @pytest.mark.parametrize("reads", [("message",), ("message", "todo"), ("",)])
 async def test_a_client_that_lists_or_polls_starts_no_agent(server: Server, reads: tuple[str, ...]) -> None:
     session, _ = await server.say("one")

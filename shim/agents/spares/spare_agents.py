@@ -364,6 +364,12 @@ class SpareAgents:
             self._forget(key, "its session has an agent")
             del self._histories[key]
 
+    def renew_conversation(self, agent: str, directory: str, conversation: str) -> None:
+        """Note that a conversation has gone on elsewhere: a spare that has read it before starts anew."""
+        key = SpareKey(agent, directory, conversation)
+        if key in self._spares:
+            self._replace(key)
+
     async def take(self, agent: Agent, options: LaunchOptions) -> Spare | None:
         """Return a spare for a session with these options; it is the session's from now on. None if there is no fitting one."""
         conversation = options.native_session_id or "" if options.resume else ""

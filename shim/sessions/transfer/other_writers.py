@@ -103,6 +103,8 @@ class OtherWriters:
         if rows and native.others_ms == since_ms and _is_at_rest(actor):
             log.info("conversation.written_meanwhile", session_id=actor.main.id, agent=agent.spec.name)
             native.others_ms = at_ms
+            if (spares := self._manager.deps.spares) is not None:
+                spares.renew_conversation(agent.spec.name, actor.directory, native.id)
             self._record(actor, agent, rows, is_known=native.resume_at is None)
 
     def _missed_rows(self, agent: Agent, id_: str, since_ms: int) -> Sequence[JsonObject]:

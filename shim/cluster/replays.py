@@ -201,6 +201,8 @@ class Replays:
             else:
                 start, count = _first_of(written.get(session_id, []), self._places.first_after(session_id)), 0
             end = self._last_published(session_id, start - 1)
+            if self._remotes.last_published(session_id) is None:  # perhaps all of it is from before this server's start
+                end = max(end, entry.row_sequence)
             if start <= end:
                 if seen is None and not self._follows(session_id, start, viewpoint.position):
                     raise MustReadAll(f"no word of the events of {session_id} before {start}")

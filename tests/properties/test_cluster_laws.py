@@ -134,6 +134,14 @@ HISTORIES: dict[str, list[Step]] = {
         Step("cut", 1, 0, 0, 3.0),
         Step("delete", 1, 1, 3, 0.05),
     ],
+    "a client goes on at a server that started after what its server had not shown": [
+        Step("create", NODES, 1, 2),
+        Step("slow", 2, 1, 1, 3.0),
+        Step("kill", NODES, 0, 3, 1.0),
+        Step("lag", 1, 1, 1, 3.0),
+        Step("create", 2, 1, 2, 1.0),
+        Step("kill", 0, 1, 1, 0.05),
+    ],
     "a permission is answered while no client listens": [
         Step("ask", 0, 0, 1, 3.0),
         Step("read", 2, 0, 0, 1.0),

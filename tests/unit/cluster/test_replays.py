@@ -99,10 +99,12 @@ def replays_at(
     newest: int = 0,
     failing: Collection[str] = (),
     is_deleted: bool = False,
+    row_sequence: int = 0,
 ) -> Replays:
     """Another server, which has shown what `shown` says, and nothing of other sessions."""
     record = SimpleNamespace(id="ses_a", directory="/srv")
-    entry = SimpleNamespace(current_record=record, record=record, state=object() if is_loaded else None)
+    state = object() if is_loaded else None
+    entry = SimpleNamespace(current_record=record, record=record, state=state, row_sequence=row_sequence)
     index: Any = MagicMock(find=lambda session_id: entry, agent_of=lambda session_id: "mock")
     index.__contains__.return_value = not is_deleted
     remotes: Any = SimpleNamespace(
@@ -178,6 +180,15 @@ def test_events_that_are_not_published_here_are_left_to_the_live_stream() -> Non
     places = note(("ses_a", 1, 9, 1))
     assert replays_at(places, {"ses_a": 4}).gaps(Viewpoint(0), lambda directory: True) == [Gap("ses_a", "mock", 1, 0, 4)]
     assert replays_at(places, {"ses_a": 0}).gaps(Viewpoint(0), lambda directory: True) == []
+
+
+def test_events_from_before_this_servers_start_are_sent_to_a_client_that_has_not_seen_them() -> None:
+    """Their messages are before the client's position, and its server had not shown them: no word of them comes any more."""
+    viewpoint = Viewpoint(9, (Progress(hash_of("ses_a"), 3, 0, 0),))
+    places = Places("c", lambda session_id: 9, 9)
+    places.learn("ses_a")
+    assert replays_at(places, row_sequence=5).gaps(viewpoint, lambda _: True) == [Gap("ses_a", "mock", 3, 0, 5)]
+    assert replays_at(places, {"ses_a": 2}, row_sequence=5).gaps(viewpoint, lambda _: True) == [], "they come live"
 
 
 def test_sessions_of_other_directories_are_left_out() -> None:

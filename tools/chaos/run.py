@@ -13,6 +13,7 @@ from pathlib import Path
 
 import aiohttp
 
+from shim.cluster.nats.leases import LEASE_S
 from tools.chaos.checks import Violation, story_of, violations_of
 from tools.chaos.clients import DIRECTORIES, Clients
 from tools.chaos.evidence import Evidence, SessionReading, Sign
@@ -34,6 +35,8 @@ from tools.chaos.streams import Follower, Hopper, IdleBell, StreamReader
 REST_S = 120.0
 """Maximum seconds for the cluster to come to rest after the last fault, on a busy machine."""
 POLL_S = 0.5
+STEADY_S = 2.0
+"""Seconds that all must be at rest: a server that was taken for dead looks once a second what it has lost."""
 FOLLOWERS = 12
 """Sessions that a hopping client reads."""
 HOPPERS = 3
@@ -149,14 +152,15 @@ class Run:
     async def _wait_for_rest(self, http: aiohttp.ClientSession) -> None:
         """Wait until no node shows a running turn, all streams have shown the last idle, and followers have all events.
 
+        Also until no lease is about to end: it could not be renewed for a while, and another server takes sessions over then.
         What has not come by then is found by the checks.
         """
-        sessions = list(self._evidence_sessions())
-        until = asyncio.get_running_loop().time() + REST_S
-        while asyncio.get_running_loop().time() < until:
-            for node in self._machines.nodes:
-                self._evidence.busy[node.name] = sorted(await get(http, node.url + "/session/status"))
-            if not any(self._evidence.busy.values()) and self._streams_rest(sessions) and await self._followers_rest(http):
+        sessions, loop = list(self._evidence_sessions()), asyncio.get_running_loop()
+        until, steady_from = loop.time() + REST_S, 0.0
+        while loop.time() < until:
+            if not await self._is_at_rest(http, sessions):
+                steady_from = 0.0
+            elif loop.time() >= (steady_from := steady_from or loop.time()) + STEADY_S:
                 return
             await asyncio.sleep(POLL_S)
         self._say(f"the cluster was not at rest within {REST_S:g} s")
@@ -184,6 +188,18 @@ class Run:
             if (await get(http, self._machines.nodes[0].url + path))["events"]:
                 return False
         return True
+
+    async def _is_at_rest(self, http: aiohttp.ClientSession, sessions: list[str]) -> bool:
+        for node in self._machines.nodes:
+            self._evidence.busy[node.name] = sorted(await get(http, node.url + "/session/status"))
+        is_idle = not any(self._evidence.busy.values()) and self._streams_rest(sessions)
+        return is_idle and await self._followers_rest(http) and await self._leases_rest(http)
+
+    async def _leases_rest(self, http: aiohttp.ClientSession) -> bool:
+        """Whether each node sees that all have renewed their leases lately."""
+        nodes = self._machines.nodes
+        seen = [(await get(http, node.url + "/v1/x-nodes"))["nodes"] for node in nodes]
+        return all(len(others) == len(nodes) and all(one["leaseAgeMs"] < LEASE_S * 500 for one in others) for others in seen)
 
     async def _read(self, http: aiohttp.ClientSession, clients: Clients) -> None:
         """Read what the nodes, NATS and the kernel have at the end."""

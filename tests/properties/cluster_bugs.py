@@ -250,9 +250,9 @@ def writes_back_what_it_has_read(patch: pytest.MonkeyPatch) -> None:
     """The last event of a session is read before NATS is asked, and put back after it."""
     real = Journals._create
 
-    async def create(self: Journals, journal: Journal) -> None:
+    async def create(self: Journals, journal: Journal, what: object) -> None:
         last = journal.last
-        await real(self, journal)
+        await real(self, journal, what)
         journal.last = last
 
     patch.setattr(Journals, "_create", create)

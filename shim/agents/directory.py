@@ -32,7 +32,7 @@ from shim.lib import disk
 from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, AgentNotFound, AgentStartFailed, StoreError
 from shim.lib.ids import Ids
-from shim.lib.tasks import end_tasks
+from shim.lib.tasks import end_tasks, wait_at_most
 from shim.processes import process_family
 from shim.processes.agent_pipes import AgentProcess
 from shim.processes.child_environment import child_environment
@@ -338,9 +338,7 @@ class AgentDirectory:
         has_offer = self._has_offer.get(name)
         if has_offer is not None and not has_offer.is_set():
             self._ask_late(name)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await has_offer.wait()
+            await wait_at_most(has_offer.wait(), timeout_s)
         agent = self._agents.get(name)
         return agent if agent is not None and not agent.located.why else None
 

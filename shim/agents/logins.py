@@ -9,7 +9,6 @@ import asyncio
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -19,7 +18,7 @@ from shim.agents.directory import Agent
 from shim.host.terminals.terminal_manager import PtyProcess, PtySpec
 from shim.lib.clock import Clock
 from shim.lib.errors import InvalidRequest
-from shim.lib.tasks import keep
+from shim.lib.tasks import keep, wait_at_most
 from shim.processes.child_environment import child_environment
 
 log = structlog.get_logger(__name__)
@@ -112,9 +111,7 @@ class Logins:
                 while not login.url and not login.over.is_set():
                     login.heard.clear()
                     await login.heard.wait()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(SETTLE_S):
-                    await login.over.wait()
+            await wait_at_most(login.over.wait(), SETTLE_S)
         except (OSError, TimeoutError) as error:
             await self.cancel(spec.name)
             raise InvalidRequest(f"{self._name(agent)} has shown no link: {login.words or error or 'it was silent'}.") from error

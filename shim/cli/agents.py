@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from dataclasses import asdict
 
 from aiohttp import web
@@ -11,6 +9,7 @@ from aiohttp import web
 from shim.agents.directory import Agent, AgentDirectory
 from shim.cli.screen import BUILT_IN, AgentRow
 from shim.lib.settings import Settings
+from shim.lib.tasks import wait_at_most
 from shim.main.app import build_app, find_agents
 from shim.store.memory import MemoryStore
 
@@ -39,9 +38,7 @@ async def look(settings: Settings) -> list[AgentRow]:
     try:
         await runner.setup()
         directory = await find_agents(runner.app)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_WAIT_S):
-                await directory.settle()
+        await wait_at_most(directory.settle(), LOOK_WAIT_S)
         return _rows(directory)
     finally:
         await runner.cleanup()

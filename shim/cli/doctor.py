@@ -13,7 +13,6 @@ import re
 import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from shim.host.plugins.plugin_hosts import find_files
 from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, ShimError
 from shim.lib.settings import Settings
+from shim.lib.tasks import wait_at_most
 from shim.main.app import SERVICES, build_app, find_agents
 from shim.processes.answers import ask
 from shim.store.memory import MemoryStore
@@ -133,9 +133,8 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
         if unknown:
             names = ", ".join(agent.spec.name for agent in directory.list_agents())
             raise ShimError(f'There is no agent named "{unknown[0]}". Known: {names}.')
-        with suppress(TimeoutError):
-            async with asyncio.timeout(TELL_WAIT_S):
-                await (asyncio.gather(*(directory.offer(name, TELL_WAIT_S) for name in named)) if named else directory.settle())
+        asked = asyncio.gather(*(directory.offer(name, TELL_WAIT_S) for name in named)) if named else directory.settle()
+        await wait_at_most(asked, TELL_WAIT_S)
         wanted = [agent for agent in directory.list_agents() if not named or agent.spec.name in named]
         here = str(settings.directory)
         files = ConfigFiles(Path.home(), os.environ, tuple(map(str, settings.roots)))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import get_args
 
 import structlog
@@ -24,6 +23,7 @@ from pydantic_core import PydanticSerializationError
 from shim.cluster.peers import Peers
 from shim.host.changes import DirectoryDisposed, FileChanged, GitBranchChanged, HostChange, HostChanged, HostFeed
 from shim.lib.errors import StoreError
+from shim.lib.tasks import wait_at_most
 from shim.store.servers import ServerRef
 
 log = structlog.get_logger(__name__)
@@ -169,9 +169,7 @@ class RemoteChanges:
                 self._put({"watch": by_server})
             for directory in tuple(self._wanted):
                 await self._watch(directory)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_S):
-                    await self._soon.wait()
+            await wait_at_most(self._soon.wait(), BEAT_S)
 
     def _drop_old(self, peers: Peers) -> None:
         self._wanted = {directory: until for directory, until in self._wanted.items() if self.is_wanted(directory)}

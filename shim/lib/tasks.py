@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import ref
@@ -19,6 +19,15 @@ def retrieve_error(task: asyncio.Task[Any]) -> None:
     """
     if not task.cancelled():
         task.exception()
+
+
+async def wait_at_most(work: Awaitable[object], limit_s: float) -> bool:
+    """Await something, and cancel it when the time is over. Out: whether it ended before."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await work
+            return True
+    return False
 
 
 def keep(task: asyncio.Task[T], tasks: set[asyncio.Task[T]]) -> asyncio.Task[T]:

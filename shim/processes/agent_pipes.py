@@ -36,6 +36,7 @@ import structlog
 
 from shim.lib.errors import AgentError, AgentGone, AgentNotFound, AgentStartFailed, AgentStuck
 from shim.lib.redaction import clean, secrets_of
+from shim.lib.tasks import wait_at_most
 from shim.processes import child_process, process_family
 from shim.processes.child_environment import agent_shell, child_environment
 from shim.processes.tail import Tail
@@ -420,10 +421,7 @@ class AgentProcess:
             await asyncio.wait({self._task})
 
     async def _exits_within(self, seconds: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._pipes.exited.wait()
-        return self._pipes.exited.is_set()
+        return await wait_at_most(self._pipes.exited.wait(), seconds)
 
     def _finish(self, task: asyncio.Task[None]) -> None:
         """Report the exit after `_run`. It also kills and sweeps if `_run` was cancelled."""

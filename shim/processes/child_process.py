@@ -28,6 +28,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
+from shim.lib.tasks import wait_at_most
 from shim.processes import process_family
 from shim.processes.child_environment import ChildEnvironment, child_environment
 
@@ -131,9 +132,7 @@ async def _disconnect(connected: tuple[asyncio.SubprocessTransport, ChildProtoco
     transport, protocol = connected
     with contextlib.suppress(ProcessLookupError):
         os.killpg(transport.get_pid(), signal.SIGKILL)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(REAP_S):
-            await protocol.exited.wait()
+    await wait_at_most(protocol.exited.wait(), REAP_S)
     transport.close()
 
 
@@ -185,9 +184,7 @@ def reap(process: subprocess.Popen[bytes], wait_s: float) -> None:
 async def end(process: Process) -> None:
     """Kill a process's group and wait until the process is gone, at most REAP_S."""
     kill(process)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(REAP_S):
-            await process.wait()
+    await wait_at_most(process.wait(), REAP_S)
     await close(process)
 
 

@@ -20,6 +20,7 @@ from typing import cast
 import structlog
 
 from shim.lib.redaction import secrets_of
+from shim.lib.tasks import wait_at_most
 from shim.processes import child_process, process_family
 from shim.processes.agent_pipes import AgentProcess, OnExit, OnLines, Pipes, Waits, start_error
 from shim.processes.child_environment import agent_shell, child_environment
@@ -169,9 +170,7 @@ class HeldProcess(AgentProcess):
     async def stop(self) -> None:
         """As `AgentProcess.stop`, and wait for the end of the holder too, at most GONE_S."""
         await super().stop()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(GONE_S):
-                await self._link.gone.wait()
+        await wait_at_most(self._link.gone.wait(), GONE_S)
 
     def _finish(self, task: asyncio.Task[None]) -> None:
         if not self._has_left:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shim.lib.errors import AgentNotFound, AgentStartFailed
+from shim.lib.tasks import wait_at_most
 from shim.processes import child_process
 from shim.processes.aliases import find_program, is_alias
 from shim.processes.child_environment import ChildEnvironment, child_environment
@@ -133,9 +134,7 @@ async def _wait_for_listening(process: Process, binary: str) -> str:
 async def _end(process: Process, scratch: str) -> None:
     if process.stdin is not None:
         process.stdin.close()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(STOP_S):
-            await process.wait()
+    await wait_at_most(process.wait(), STOP_S)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     await process.wait()

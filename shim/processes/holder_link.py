@@ -18,6 +18,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, NamedTuple, cast
 
+from shim.lib.tasks import wait_at_most
 from shim.processes import child_process, process_family
 from shim.processes.child_environment import ChildEnvironment
 
@@ -321,9 +322,7 @@ class HeldTerminal(child_process.ChildProtocol):
     async def until_gone(self) -> None:
         """Wait for the end of the holder after that of its program, at most GONE_S."""
         if self._link is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(GONE_S):
-                    await self._link.gone.wait()
+            await wait_at_most(self._link.gone.wait(), GONE_S)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._link = cast(Link, transport)

@@ -28,7 +28,6 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
@@ -37,7 +36,7 @@ import aiohttp
 import structlog
 
 from shim.lib.errors import AgentError, AgentGone, AgentNotFound, AgentStuck
-from shim.lib.tasks import end_tasks, keep
+from shim.lib.tasks import end_tasks, keep, wait_at_most
 from shim.processes.agent_pipes import AgentProcess, OnExit, OnLines
 from universal.items import Json
 from universal.launch import Exit, LaunchSpec
@@ -232,9 +231,7 @@ class HttpAgent:
             await pending
 
     async def _requests(self, http: aiohttp.ClientSession, url: str, connected: asyncio.Event) -> None:
-        with suppress(TimeoutError):  # a server without a first event may still answer requests
-            async with asyncio.timeout(FIRST_EVENT_S):
-                await connected.wait()
+        await wait_at_most(connected.wait(), FIRST_EVENT_S)  # a server without a first event may still answer requests
         while True:
             line = await self._queue.get()
             request = self._request(http, url, obj(json.loads(line)))

@@ -25,7 +25,7 @@ from shim.lib.errors import (
     StoreError,
     StoreUnavailable,
 )
-from shim.lib.tasks import end_tasks, retrieve_error
+from shim.lib.tasks import end_tasks, retrieve_error, wait_at_most
 from shim.sessions.index.session_entry import SessionEntry, entry_from_row
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.permissions.session_requests import SessionRequests
@@ -220,9 +220,7 @@ class OtherServers:
 
     async def _follow(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._look_soon.wait()
+            await wait_at_most(self._look_soon.wait(), LOOK_S)
             self._look_soon.clear()
             try:
                 await self.look()
@@ -316,9 +314,7 @@ class OtherServers:
     async def _wait_for_release(self, session_id: str) -> None:
         """Wait, for RELEASE_S at most, until a session that this server gives up at this moment can be claimed."""
         if (is_released := self._releases.get(session_id)) is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(RELEASE_S):
-                    await is_released.wait()
+            await wait_at_most(is_released.wait(), RELEASE_S)
 
     async def need_turn_here(self, session_id: str) -> None:
         """Raise PlacedElsewhere or ServerStopping if the next turn of a session should run on another server.

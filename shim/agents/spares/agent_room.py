@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
 
 from shim.lib.errors import AgentStartFailed
+from shim.lib.tasks import wait_at_most
 
 log = structlog.get_logger()
 
@@ -77,9 +77,7 @@ class AgentRoom:
                     if self._take(session_id):
                         return True
                     self._change.clear()
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(CHECK_S):
-                            await self._change.wait()
+                    await wait_at_most(self._change.wait(), CHECK_S)
         except TimeoutError:
             raise AgentStartFailed(
                 f"There was no room for this turn: this server runs {self.limit} agents at once (max_agents), and all of them had"

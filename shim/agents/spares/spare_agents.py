@@ -33,7 +33,7 @@ from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, OutsideRoots
 from shim.lib.ids import Ids
-from shim.lib.tasks import end_tasks
+from shim.lib.tasks import end_tasks, wait_at_most
 from shim.processes.handle import AgentHandle, JudgeHost, OnExit, OnLines, refuse_host
 from shim.processes.holder_link import Hold
 from universal.codec import Codec, Fact, Output, WriteLine
@@ -400,11 +400,7 @@ class SpareAgents:
 
     async def _keep(self) -> None:
         while True:
-            try:
-                async with asyncio.timeout(self._pause_s()):
-                    await self._due.wait()
-            except TimeoutError:
-                pass
+            await wait_at_most(self._due.wait(), self._pause_s())
             self._due.clear()
             try:
                 await self.look()

@@ -26,6 +26,7 @@ import structlog
 from shim.cluster.nats.batches import Events
 from shim.cluster.nats.spool import Extent, Spool
 from shim.lib.errors import ShimError, StoreError
+from shim.lib.tasks import wait_at_most
 
 GROUP_S = 0.0005
 """Seconds that a write waits for more of its lane, if no commit of it runs. Clients of other servers wait for it too."""
@@ -331,9 +332,7 @@ class LaneWriter:
         lane.waiting = [wait for wait in lane.waiting if wait[0] > tried]
         for _, done in failed:
             _finish(done, type(error)(str(error)))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._limits.retry_s):
-                await lane.hurry.wait()
+        await wait_at_most(lane.hurry.wait(), self._limits.retry_s)
 
     def _settle(self, lane: _Lane, writes: int, error: ShimError | None = None) -> None:
         """Take writes out of the lane, and wake the calls that wait for them."""

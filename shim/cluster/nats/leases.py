@@ -32,6 +32,7 @@ from shim.cluster.nats.connection import Connection, Parcel, WrongSequence
 from shim.cluster.nats.layout import Layout
 from shim.cluster.peers import Node, Offer
 from shim.lib.errors import StoreError, StoreFull
+from shim.lib.tasks import wait_at_most
 from shim.store.servers import ServerRef
 
 log = structlog.get_logger(__name__)
@@ -207,9 +208,7 @@ class Leases:
 
     async def _keep(self) -> None:
         while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._lease_s / RENEWALS):
-                    await self._renew_now.wait()
+            await wait_at_most(self._renew_now.wait(), self._lease_s / RENEWALS)
             self._renew_now.clear()
             try:
                 await self._renew()

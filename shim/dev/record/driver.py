@@ -13,7 +13,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -25,6 +24,7 @@ from shim.dev.record.scenes import Abort, Again, End, Kill, Say, Scene, Step
 from shim.dev.record.scrub import without_skill_texts
 from shim.host.terminals.host_calls import HostCalls
 from shim.lib.errors import AgentError, ShimError
+from shim.lib.tasks import wait_at_most
 from shim.processes.agent_pipes import AgentProcess
 from shim.processes.handle import AgentHandle
 from shim.processes.http_agent import HttpAgent
@@ -256,9 +256,7 @@ class Driver:
         end = time.monotonic() + most_s
         while (left_s := min(end, self._last_line_s + QUIET_S) - time.monotonic()) > 0:
             self._news.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left_s):
-                    await self._news.wait()
+            await wait_at_most(self._news.wait(), left_s)
 
     # --- the process --------------------------------------------------------------------------------------
 

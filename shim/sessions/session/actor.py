@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import structlog
 
 from shim.agents.directory import LOGGED_OUT
+from shim.lib.tasks import wait_at_most
 from shim.sessions.permissions.requests import Requests
 from shim.sessions.permissions.trust_gate import TrustGate
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_session
@@ -634,9 +634,7 @@ class SessionActor:
         self.dispatcher.forget()
         self._drop_process(kill=False)
         self.apply(Input.EXIT)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_S):  # the last snapshot holds the turn open
-                await self.main.idle()
+        await wait_at_most(self.main.idle(), STOP_S)  # the last snapshot holds the turn open
 
     async def close(self, *, delete: bool = False, error: ErrorData | None = None) -> None:
         """End the turn (if any) and the process: politely for a while, then it is killed. In: `error`, why the turn fails."""

@@ -242,6 +242,8 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def _on_eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._release()
+        if self._turns.is_resting and not self._crew.background():  # all is answered, and only `idle` has not come
+            yield from self._turns.rest()
         yield from self._asks.close()
         yield from self._notes.end_compaction(None)
         if self._error_line:  # its result will not come

@@ -569,6 +569,15 @@ def test_an_older_claude_that_knows_no_preparation_is_asked_nothing_more() -> No
     assert respond(codec, draft, subtype="error", error="Unsupported control request subtype") == []
 
 
+@pytest.mark.parametrize(("last", "reason"), [([result()], "completed"), ([], "agent_exited")])
+def test_a_process_that_ends_after_its_result_has_answered(last: list[Msg], reason: str) -> None:
+    story = Story()
+    story.prompts()
+    story.hears(state("running"), init(), assistant(text("Done.")), *last)
+    story.exit(1)
+    assert story.turns() == [("user", reason)]
+
+
 @pytest.mark.parametrize(("is_own", "ends"), [(False, []), (True, ["t1"])])
 def test_an_abort_leaves_the_commands_of_earlier_turns_unless_claude_works_by_itself(is_own: bool, ends: list[str]) -> None:
     story = Story()

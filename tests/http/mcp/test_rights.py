@@ -384,7 +384,10 @@ async def test_an_agent_that_dies_takes_all_below_along(server: Live) -> None:
     grandchild = await (await agent_of(server, child)).start("hang")
     actor = sessions_of(server).index.get(parent).actor
     assert actor is not None
+    handle = actor.process._handle
+    assert handle is not None
     actor.process._exit(actor.process.generation, Exit(None, signal.SIGKILL))
+    await handle.stop()  # the mock only seems to have died
     await until(lambda: not sessions_of(server).statuses())
     for session in (child, grandchild):
         assert (await server.messages(session))[-1]["info"]["error"]["name"] == "MessageAbortedError"

@@ -33,7 +33,7 @@ START_S, STOP_S = 20, 15
 BOUNDED: dict[str, tuple[str, float]] = {
     "agents": ("", 50),
     "agents add": ("nosuch", 20),
-    "doctor": ("", 90),
+    "doctor": ("", 150),
     "completion": ("bash", 10),
     "health": ("", 10),
     "trust": ("--list", 10),

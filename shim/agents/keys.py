@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from threading import RLock
 
 from shim.lib import disk
 from shim.lib.errors import StoreError
@@ -36,22 +37,24 @@ def key_variables(specs: Iterable[AgentSpec]) -> dict[str, tuple[str, ...]]:
 
 
 class KeyStore:
-    """The keys, in memory and in the file. Without a path, in memory alone. Methods that write block."""
+    """The keys, in memory and in the file. Without a path, in memory alone. Methods that write block. Threads may share it."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._keys: dict[str, str] | None = None if path is not None else {}
+        self._lock = RLock()
 
     def _stored_keys(self) -> dict[str, str]:
-        if self._keys is None:
-            assert self._path is not None
-            try:
-                rows = obj(json.loads(self._path.read_text()))
-            except (OSError, ValueError):  # missing or invalid: the person is asked again
-                rows = {}
-            keys = {name: text(obj(row).get("key")) for name, row in rows.items()}
-            self._keys = {name: key for name, key in keys.items() if key}
-        return self._keys
+        with self._lock:  # what is read while a key is written would undo that
+            if self._keys is None:
+                assert self._path is not None
+                try:
+                    rows = obj(json.loads(self._path.read_text()))
+                except (OSError, ValueError):  # missing or invalid: the person is asked again
+                    rows = {}
+                keys = {name: text(obj(row).get("key")) for name, row in rows.items()}
+                self._keys = {name: key for name, key in keys.items() if key}
+            return self._keys
 
     def environment(self, spec: AgentSpec) -> dict[str, str]:
         """Variables for an agent's process: keys of model providers, then the agent's own key."""
@@ -65,12 +68,14 @@ class KeyStore:
 
     def set(self, provider: str, key: str) -> None:
         """Store a key. Raises StoreError if it cannot be written; then the old key stays."""
-        self._write({**self._stored_keys(), provider: key})
+        with self._lock:
+            self._write({**self._stored_keys(), provider: key})
 
     def remove(self, provider: str) -> None:
         """Remove a key. Succeeds also if there is none. Raises StoreError."""
-        if provider in self._stored_keys():
-            self._write({name: key for name, key in self._stored_keys().items() if name != provider})
+        with self._lock:
+            if provider in (keys := self._stored_keys()):
+                self._write({name: key for name, key in keys.items() if name != provider})
 
     def _write(self, keys: dict[str, str]) -> None:
         if self._path is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import stat
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -28,6 +30,29 @@ async def test_a_key_is_kept_in_a_file_of_its_owner(server: Live, tmp_path: Path
     assert (await server.api.delete("/auth/claude", status=200)).body is True
     assert (await server.api.delete("/auth/claude", status=200)).body is True
     assert KeyStore(file).environment(agents()["claude"]) == {}
+
+
+def test_a_key_that_is_set_while_the_file_is_read_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents are asked what they offer in one thread while a client sets a key in another."""
+    store, begun, go_on = KeyStore(tmp_path / "auth.json"), Event(), Event()
+
+    def read_late(path: Path) -> str:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(10)
+        raise FileNotFoundError(path)  # as it was before
+
+    with ThreadPoolExecutor(2) as threads, monkeypatch.context() as slow:
+        slow.setattr(Path, "read_text", read_late)
+        reading = threads.submit(store.providers)
+        assert begun.wait(10)
+        setting = threads.submit(store.set, "claude", KEY)
+        wait((setting,), timeout=0.1)
+        go_on.set()
+        wait((reading, setting), timeout=10)
+    assert store.providers() == ["claude"]
+    store.remove("claude")
+    assert json.loads((tmp_path / "auth.json").read_text()) == {}
 
 
 async def test_a_key_is_in_no_answer_and_no_log(server: Live, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,9 +23,14 @@ LATER = "8c0186c0-2da1-40c8-abb4-fa3f20d72518"
 THEIRS = "2ab0186c-2da1-40c8-abb4-fa3f20d72517"
 
 
+async def rest(_writers: OtherWriters) -> None:
+    """Look at no file."""
+
+
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    """A server with a program that speaks Claude Code's protocol."""
+async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
+    """A server with a program that speaks Claude Code's protocol. It looks at files when the test does."""
+    monkeypatch.setattr(OtherWriters, "watch", rest)
     async with live(tmp_path, environ=with_claude(tmp_path)) as running:
         yield running
 
@@ -114,14 +119,18 @@ async def test_a_turn_that_runs_here_is_not_disturbed(server: Live, tmp_path: Pa
 
 
 async def test_words_before_the_first_look_are_found_once(server: Live, tmp_path: Path) -> None:
-    """Each `OtherWriters` is as that of a next server, whose agents go on: the first one, and those that find all recorded."""
+    """Each `OtherWriters` is as that of a next server, whose agents go on: the first one, and those that find all recorded.
+
+    The terminal's clock may be ahead, if only by the millisecond of a look.
+    """
+    ahead_ms = SystemClock().now_ms() + 60_000
     session, services = await server.session(), backend_of(server).services
     append(tmp_path / "home", prompt(THEIRS, "of long ago"), answer("a0", THEIRS, "old"), at="2026-11-29T00:00:00.000Z")
     await server.ask(session, "[deltas:1]", model=MODEL)
-    append(tmp_path / "home", prompt(THEIRS, "at once"), answer("a1", THEIRS, "said in the terminal"))
+    append(tmp_path / "home", prompt(THEIRS, "at once"), answer("a1", THEIRS, "said in the terminal"), at=rfc3339(ahead_ms))
     for notices in (1, 1, 2):
         if notices == 2:
-            append(tmp_path / "home", prompt(LATER, "at night"), answer("a2", LATER, "said at night"))
+            append(tmp_path / "home", prompt(LATER, "at night"), answer("a2", LATER, "said at night"), at=rfc3339(ahead_ms + 1))
         writers = OtherWriters(services.sessions)
         for _ in range(3):
             await writers.look()

@@ -102,7 +102,7 @@ class OtherWriters:
         rows = await asyncio.to_thread(self._missed_rows, agent, native.id, since_ms)
         if rows and native.others_ms == since_ms and _is_at_rest(actor):
             log.info("conversation.written_meanwhile", session_id=actor.main.id, agent=agent.spec.name)
-            native.others_ms = at_ms
+            native.others_ms = _end_ms(rows, at_ms)
             if (spares := self._manager.deps.spares) is not None:
                 spares.renew_conversation(agent.spec.name, actor.directory, native.id)
             self._record(actor, agent, rows, is_known=native.resume_at is None)
@@ -156,7 +156,7 @@ class OtherWriters:
         if file.rows and is_over and not lines and not actor.main.machine.busy:
             log.info("conversation.written_elsewhere", session_id=actor.main.id, agent=agent.spec.name)
             rows, file.rows, file.told = file.rows, (), False
-            actor.native[agent.spec.name].others_ms = at_ms
+            actor.native[agent.spec.name].others_ms = _end_ms(rows, at_ms)
             self._record(actor, agent, rows)
 
     def _record(self, actor: SessionActor, agent: Agent, rows: Sequence[JsonObject], *, is_known: bool = False) -> None:
@@ -195,6 +195,11 @@ def _end_of_read(path: Path, read_ms: int) -> int:
                     break
                 end -= len(line)
         return end
+
+
+def _end_ms(rows: Sequence[JsonObject], at_ms: int) -> int:
+    """The time after these rows, in which others may be written while they are read; `at_ms` if they tell no time."""
+    return max((ms_of(at) + 1 for row in rows if (at := get_text(row, "timestamp"))), default=at_ms)
 
 
 def _is_at_rest(actor: SessionActor) -> bool:

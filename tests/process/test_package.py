@@ -116,7 +116,7 @@ def test_the_wheel_is_small_typed_and_has_no_tests(package: Package) -> None:
     assert {"shim/py.typed", "universal/py.typed"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert package.wheel.stat().st_size < WHEEL_LIMIT_BYTES
-    assert metadata.get_all("Provides-Extra") == ["cluster", "mdns", "otel", "speed"]
+    assert metadata.get_all("Provides-Extra") == ["cluster", "mdns", "otel", "record", "sandbox", "speed"]
     assert metadata["Requires-Python"] == ">=3.11"
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     assert info["commit"] == head
@@ -151,6 +151,8 @@ def test_a_release_has_a_tag_checksums_and_a_bill_of_materials(tmp_path: Path) -
         "opencode_shim-9.8.7-py3-none-any.whl",
         "opencode_shim-9.8.7.cdx.json",
         "opencode_shim-9.8.7.tar.gz",
+        "opencode_shim_record-9.8.7-py3-none-any.whl",
+        "opencode_shim_record-9.8.7.tar.gz",
     }
     for name, value in sums.items():
         assert hashlib.sha256((dist / name).read_bytes()).hexdigest() == value

@@ -16,7 +16,7 @@ from tests.properties.mutants import MUTANTS
 from tests.properties.test_turn_laws import HISTORY, play, rules_for
 from universal.turn import TRANSITIONS, TurnMachine
 
-EXAMPLES = 1_000
+EXAMPLES = 3_000
 """A mutant must be found within so many examples."""
 
 BOUNDED = settings(max_examples=EXAMPLES, derandomize=True, database=None, phases=[Phase.generate], deadline=None)

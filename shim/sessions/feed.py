@@ -1,4 +1,4 @@
-"""Sends live universal events to their readers and observers.
+"""Sends live universal events and changes of sessions to their readers and observers, and names their places in a stream.
 
     publish(event)  -> observers (metrics, spans, hooks; called at once, must not wait) and the listeners of that session
     Follower.take   -> events of one session after a sequence: from the journal until it is caught up, then live
@@ -22,6 +22,7 @@ import structlog
 from shim.lib.clock import from_rfc3339
 from shim.lib.errors import SessionElsewhere, StoreError
 from shim.store.base import Store
+from shim.stream.encoder import SEPARATOR, local_part
 from universal.events import EventType, UniversalEvent
 from universal.session.changes import Change
 from universal.session.model import Session
@@ -124,6 +125,81 @@ class ChangeFeed:
         for observer, kinds in self._observers:
             if kinds is None or not kinds.isdisjoint(made):
                 observer(published)
+
+
+# --- positions in a stream that goes on at the next server ----------------------------------------------------------
+
+#     LOCAL.ID        the place in this server's own stream; the client has seen all events of journals up to the one with this id
+#     LOCAL.ID.SEEN   of that one, the client has seen SEEN events of its face
+
+DIGITS = 12
+DIGITS_OF = slice(4, 4 + DIGITS)
+"""The part of an event's id that ascends."""
+
+
+def digits_of(event_id: str) -> str:
+    """The part of an event's id that ascends."""
+    return event_id[DIGITS_OF]
+
+
+class ReaderPlace(NamedTuple):
+    """What a client has seen: all up to the event `id`; of that one only `shown` events of its face, unless 0."""
+
+    id: str
+    shown: int = 0
+
+    def encode(self) -> str:
+        """Itself as the part of a position after the local one."""
+        return f"{SEPARATOR}{self.id}{SEPARATOR}{self.shown:x}" if self.shown else SEPARATOR + self.id
+
+    @classmethod
+    def decode(cls, last_event_id: str) -> ReaderPlace | None:
+        """Read a client's `Last-Event-ID`, or None if it tells nothing of journals."""
+        _, _, shared = last_event_id.partition(SEPARATOR)
+        id_, *numbers = shared.split(SEPARATOR)
+        try:
+            if len(id_) != DIGITS or not id_.isalnum() or int(id_, 16) < 0 or len(numbers) > 1:
+                return None
+            shown = int(numbers[0], 16) if numbers else 0
+        except ValueError:
+            return None
+        return cls(id_, shown) if shown >= 0 else None
+
+
+class JournalPositions:
+    """The `Positions` of a hub whose clients go on at the next server. In: the newest event of all journals."""
+
+    def __init__(self, newest: str) -> None:
+        self._last = ReaderPlace(digits_of(newest)).encode()
+        self._event = ""
+        """What all positions of the event have that is being published; empty for one of no journal."""
+        self._shown = 0
+
+    def begin(self, change: object) -> None:
+        """As `Positions.begin`."""
+        self._event, self._shown = "", 0
+        if isinstance(change, SessionChanges) and change.event_id:
+            self._event = f"{SEPARATOR}{change.event_id[DIGITS_OF]}{SEPARATOR}"
+
+    def next(self, moment: str) -> tuple[str, str]:
+        """As `Positions.next`."""
+        if not self._event:
+            return moment[4:] + self._last, moment
+        self._shown += 1
+        return f"{moment[4:]}{self._event}{self._shown:x}", moment
+
+    def end(self, change: object) -> None:
+        """As `Positions.end`. Also of a change that no face was asked for."""
+        self._event = ""
+        if isinstance(change, SessionChanges) and change.event_id:
+            self._last = SEPARATOR + change.event_id[DIGITS_OF]
+
+    def renew(self, position: str) -> str:
+        """As `Positions.renew`."""
+        return local_part(position) + self._last
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
 
 
 class Listener:

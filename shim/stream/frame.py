@@ -1,4 +1,4 @@
-"""Frames: events as bytes, the position that each names, and how frames are batched and joined. Pure.
+"""Frames: events as bytes, the position that each names, and how frames are joined. Pure.
 
 A position is a place in the stream, which a reader sends as `Last-Event-ID`. It is the id of an event. On the wire it has eight
 characters, so that a piece of text with an `id:` line is no longer than OpenCode's, which has no such line.
@@ -7,21 +7,17 @@ Source: recordings of 1.18.33 and 1.1.53, `docs/wire.md`; docs/adr/0021-what-a-p
 
 from __future__ import annotations
 
-import json
-import math
 from base64 import b64decode
 from binascii import b2a_base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import NamedTuple, Protocol, TypeAlias
 
 import orjson
 
 from universal.lib.jsonvalue import JsonObject
 
 ID_LENGTH, POSITION_LENGTH = 16, 8
-CHUNK_BYTES = 256 * 1024
-"""Approximate size of a batch. Each chunk that is sent has its own time limit."""
 
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
@@ -60,34 +56,6 @@ class Frame(NamedTuple):
     urgent: bool
     piece_of: Callable[[Frame, JsonObject], TextPiece] | None = None
     envelope: bytes = b""
-
-
-class Batch(NamedTuple):
-    """Frames that are sent together. `data` is the same object for all readers of one audience."""
-
-    frames: Sequence[Frame]
-    data: bytes
-    urgent: bool
-
-
-def batches(frames: Iterable[Frame], layout: Callable[[Frame], bytes]) -> list[Batch]:
-    """All frames in order, in batches that end with the frame that reaches CHUNK_BYTES."""
-    full: list[Batch] = []
-    batch: list[Frame] = []
-    texts: list[bytes] = []
-    size, urgent = 0, False
-    for frame in frames:
-        text = layout(frame)
-        batch.append(frame)
-        texts.append(text)
-        size += len(text)
-        urgent = urgent or frame.urgent
-        if size >= CHUNK_BYTES:
-            full.append(Batch(batch, b"".join(texts), urgent))
-            batch, texts, size, urgent = [], [], 0, False
-    if batch:
-        full.append(Batch(batch, b"".join(texts), urgent))
-    return full
 
 
 def compact(frames: Iterable[Frame]) -> list[Frame]:
@@ -141,29 +109,3 @@ Scope: TypeAlias = str | tuple[str, ...] | None
 def normal_scope(directory: str) -> str:
     """A directory without a slash at its end. Scopes of events and readers are compared in this form."""
     return directory.rstrip("/") or directory[:1]
-
-
-def to_json(value: Any) -> bytes:
-    """Encode JSON with orjson, or with the standard library if orjson refuses (lone surrogates, integers over 64 bits).
-
-    Raises nothing: a lone surrogate becomes U+FFFD, and a value that is no JSON becomes its `str`.
-    """
-    try:
-        return b"%b" % orjson.dumps(value)  # a copy: what orjson returns occupies 4 KiB, however short it is
-    except TypeError:  # orjson.JSONEncodeError is one
-        return json.dumps(_clean(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-
-
-def _clean(value: Any) -> Any:
-    """A copy of `value` with valid UTF-8 and JSON values only."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {_clean(str(key)): _clean(inner) for key, inner in cast("Mapping[Any, Any]", value).items()}
-    if isinstance(value, list | tuple):
-        return [_clean(inner) for inner in cast("Sequence[Any]", value)]
-    return _clean(str(value))

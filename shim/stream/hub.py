@@ -24,8 +24,8 @@ import structlog
 from shim.lib.clock import Clock
 from shim.lib.ids import Ids
 from shim.stream.encoder import Encoder, Positions, RepeatFilter, StreamEvent, local_part
-from shim.stream.frame import Frame, Scope, batches, compact, decode_position, normal_scope
-from shim.stream.subscription import Bounds, State, Subscription, WriteQueue
+from shim.stream.frame import Frame, Scope, compact, decode_position, normal_scope
+from shim.stream.subscription import Bounds, State, Subscription, WriteQueue, batches
 
 # --- the last events --------------------------------------------------------------------------------------------
 

@@ -10,20 +10,50 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from shim.stream.encoder import Encoder
-from shim.stream.frame import CHUNK_BYTES, Batch, Frame, Scope, batches, compact
+from shim.stream.frame import Frame, Scope, compact
 
+CHUNK_BYTES = 256 * 1024
+"""Approximate size of a batch. Each chunk that is sent has its own time limit."""
 FIRST_SHARE = 1 / 8
 """Share of the gather time that the first wait takes. A second piece right after the first one is often the last."""
 HARD_FACTOR = 8
 """A reader that is this many times over its bounds is dropped without being judged."""
 JUDGED_FACTOR = 0.75
 """Share of its bounds below which a judged reader must be. Without this room, each frame would cause another judgement."""
+
+
+class Batch(NamedTuple):
+    """Frames that are sent together. `data` is the same object for all readers of one audience."""
+
+    frames: Sequence[Frame]
+    data: bytes
+    urgent: bool
+
+
+def batches(frames: Iterable[Frame], layout: Callable[[Frame], bytes]) -> list[Batch]:
+    """All frames in order, in batches that end with the frame that reaches CHUNK_BYTES."""
+    full: list[Batch] = []
+    batch: list[Frame] = []
+    texts: list[bytes] = []
+    size, urgent = 0, False
+    for frame in frames:
+        text = layout(frame)
+        batch.append(frame)
+        texts.append(text)
+        size += len(text)
+        urgent = urgent or frame.urgent
+        if size >= CHUNK_BYTES:
+            full.append(Batch(batch, b"".join(texts), urgent))
+            batch, texts, size, urgent = [], [], 0, False
+    if batch:
+        full.append(Batch(batch, b"".join(texts), urgent))
+    return full
 
 
 class Bounds(NamedTuple):

@@ -1,12 +1,14 @@
-"""Reads untrusted lines of JSON, and fields of the result."""
+"""Reads untrusted lines of JSON, and fields of the result; writes what others have made as JSON."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any, cast
 
 import orjson
 
@@ -72,14 +74,45 @@ def _depth(text: str) -> int:
     return deepest
 
 
+def _replace_surrogates(text: str) -> str:
+    """A text in which lone surrogates are U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _without_surrogates(value: Json) -> Json:
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return _replace_surrogates(value)
     if isinstance(value, dict):
         return {_without_surrogates(k): _without_surrogates(v) for k, v in obj(value).items()}
     if isinstance(value, list):
         return [_without_surrogates(v) for v in arr(value)]
     return value
+
+
+def to_json(value: Any) -> bytes:
+    """Encode JSON with orjson, or with the standard library if orjson refuses (lone surrogates, integers over 64 bits).
+
+    Raises nothing: a lone surrogate becomes U+FFFD, and a value that is no JSON becomes its `str`.
+    """
+    try:
+        return b"%b" % orjson.dumps(value)  # a copy: what orjson returns occupies 4 KiB, however short it is
+    except TypeError:  # orjson.JSONEncodeError is one
+        return json.dumps(_clean(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _clean(value: Any) -> Any:
+    """A copy of `value` with valid UTF-8 and JSON values only."""
+    if isinstance(value, str):
+        return _replace_surrogates(value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {_clean(str(key)): _clean(inner) for key, inner in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_clean(inner) for inner in cast("Sequence[Any]", value)]
+    return _clean(str(value))
 
 
 def get_text(msg: Mapping[str, Json], *keys: str) -> str:

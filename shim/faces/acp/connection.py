@@ -27,7 +27,7 @@ from shim.lib.complaints import fault
 from shim.lib.errors import InvalidRequest, RequestError, SessionElsewhere, SessionNotFound, ShimError, row_of
 from shim.lib.tasks import doer, go_on_for, keep
 from shim.sessions.feed import Listener, SessionChanges
-from shim.stream.frame import to_json
+from universal.lib.jsonline import to_json
 from universal.lib.jsonrpc import METHOD_NOT_FOUND, Id, JsonRpc, MalformedMessage, Notification, Request, Response
 from universal.lib.jsonvalue import JsonObject, obj, text
 from universal.session.changes import (

@@ -14,7 +14,8 @@ from shim.faces.opencode1 import host, read
 from shim.faces.opencode1.generations import Generation, event_of_1_0
 from shim.faces.opencode1.wire_event import FACE, OpenCodeEvent
 from shim.host.changes import HostChanged
-from shim.stream.frame import ID_LENGTH, Frame, encode_position, normal_scope, to_json
+from shim.stream.frame import ID_LENGTH, Frame, encode_position, normal_scope
+from universal.lib.jsonline import to_json
 from universal.lib.jsonvalue import JsonObject, obj
 from universal.permissions import REPLIES
 from universal.session.changes import (

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shim.faces.opencode2.dialects import DIALECTS, Dialect
 from shim.faces.opencode2.wire_event import FACE, Event
-from shim.stream.frame import Frame, encode_position, to_json
+from shim.stream.frame import Frame, encode_position
+from universal.lib.jsonline import to_json
 from universal.lib.jsonvalue import JsonObject, obj
 
 if TYPE_CHECKING:

@@ -1,12 +1,11 @@
 """Event streams that go on over the death of their server: what a client has missed is read from the journals.
 
-    LOCAL.ID        the place in this server's own stream; the client has seen all events of journals up to the one with this id
-    LOCAL.ID.SEEN   of that one, the client has seen SEEN events of its face
+A position names an event of a journal (`JournalPositions` in `shim.sessions.feed`). The ids of a server's events ascend over all
+journals, in the order in which they are shown, and each piece of a run keeps its own (`shim.store.runs`). So a place is found
+again after any restart. Pieces of text that came together are one event of a face, at the place of the last.
 
-The ids of a server's events ascend over all journals, in the order in which they are shown, and each piece of a run keeps its own
-(`shim.store.runs`). So a place is found again after any restart. Pieces of text that came together are one event of a face, at
-the place of the last. If the event is not in a journal, its server died before it was stored: then the client must read
-everything again, as for an unknown id.
+If the event is not in a journal, its server died before it was stored: then the client must read everything again, as for an
+unknown id.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ import structlog
 
 from shim.lib.errors import StoreError
 from shim.lib.ids import Ids
-from shim.sessions.feed import ChangeFeed, SessionChanges
+from shim.sessions.feed import ChangeFeed, JournalPositions, ReaderPlace, SessionChanges, digits_of
 from shim.sessions.history.journal_loader import SLICE_S, load_journal
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.session.session_state import SessionState
 from shim.store.base import OrderedStore
 from shim.store.rows import EventRow, RowPlace, event_of
-from shim.stream.encoder import SEPARATOR, Encoder, StreamEvent, local_part
+from shim.stream.encoder import Encoder, StreamEvent
 from shim.stream.frame import Frame, Scope
 from shim.stream.hub import LOGGED_CHARS, Hub, wants
 from shim.stream.streams import Greeting, MustReadAll, Streams
@@ -40,79 +39,14 @@ MISSED_EVENTS = 4_096
 """Maximum events of all journals that are sent again."""
 NEAR = 1_000 * COUNTER_SPAN
 """Distance of ids that are stored in another order than they were made, at most: a second. They are of one turn of the loop."""
-DIGITS = 12
-DIGITS_OF = slice(4, 4 + DIGITS)
-"""The part of an event's id that ascends."""
 
 log = structlog.get_logger()
-
-
-class ReaderPlace(NamedTuple):
-    """What a client has seen: all up to the event `id`; of that one only `shown` events of its face, unless 0."""
-
-    id: str
-    shown: int = 0
-
-    def encode(self) -> str:
-        """Itself as the part of a position after the local one."""
-        return f"{SEPARATOR}{self.id}{SEPARATOR}{self.shown:x}" if self.shown else SEPARATOR + self.id
-
-
-def decode(last_event_id: str) -> ReaderPlace | None:
-    """Decode a client's `Last-Event-ID`, or None if it tells nothing of journals."""
-    _, _, shared = last_event_id.partition(SEPARATOR)
-    id_, *numbers = shared.split(SEPARATOR)
-    try:
-        if len(id_) != DIGITS or not id_.isalnum() or int(id_, 16) < 0 or len(numbers) > 1:
-            return None
-        shown = int(numbers[0], 16) if numbers else 0
-    except ValueError:
-        return None
-    return ReaderPlace(id_, shown) if shown >= 0 else None
-
-
-def digits_of(event_id: str) -> str:
-    """The part of an event's id that ascends."""
-    return event_id[DIGITS_OF]
 
 
 def distance(event_id: str, digits: str) -> int:
     """How much later an event was made than the one of these digits; negative if earlier. Ids wrap (`universal.lib.ids`)."""
     ahead = (int(digits_of(event_id), 16) - int(digits, 16)) & MASK
     return ahead if ahead <= MASK // 2 else ahead - MASK - 1
-
-
-class JournalPositions:
-    """The `Positions` of a hub whose clients go on at the next server. In: the newest event of all journals."""
-
-    def __init__(self, newest: str) -> None:
-        self._last = ReaderPlace(digits_of(newest)).encode()
-        self._event = ""
-        """What all positions of the event have that is being published; empty for one of no journal."""
-        self._shown = 0
-
-    def begin(self, change: object) -> None:
-        """As `Positions.begin`."""
-        self._event, self._shown = "", 0
-        if isinstance(change, SessionChanges) and change.event_id:
-            self._event = f"{SEPARATOR}{change.event_id[DIGITS_OF]}{SEPARATOR}"
-
-    def next(self, moment: str) -> tuple[str, str]:
-        """As `Positions.next`."""
-        if not self._event:
-            return moment[4:] + self._last, moment
-        self._shown += 1
-        return f"{moment[4:]}{self._event}{self._shown:x}", moment
-
-    def end(self, change: object) -> None:
-        """As `Positions.end`. Also of a change that no face was asked for."""
-        self._event = ""
-        if isinstance(change, SessionChanges) and change.event_id:
-            self._last = SEPARATOR + change.event_id[DIGITS_OF]
-
-    def renew(self, position: str) -> str:
-        """As `Positions.renew`."""
-        return local_part(position) + self._last
 
 
 class _Gap(NamedTuple):
@@ -163,7 +97,7 @@ class JournalStreams(Streams):
 
         If it can go on, the `id:` of `server.connected` is the one that it has sent.
         """
-        seen = None if last_event_id is None else decode(last_event_id)
+        seen = None if last_event_id is None else ReaderPlace.decode(last_event_id)
         if last_event_id is not None and seen is not None and not hub.knows(encoder.face, last_event_id):
             try:
                 async with asyncio.timeout(REPLAY_S):

@@ -13,9 +13,9 @@ from shim.faces.opencode1.events import EventEncoder, encoder_of
 from shim.faces.opencode1.wire_event import OpenCodeEvent
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
-from shim.stream.frame import Batch, decode_position, normal_scope
+from shim.stream.frame import decode_position, normal_scope
 from shim.stream.hub import DEFAULT_BOUNDS, Bursts, Hub, HubBounds
-from shim.stream.subscription import Subscription
+from shim.stream.subscription import Batch, Subscription
 
 WAIT_S = 5.0
 SENT_MS = 7

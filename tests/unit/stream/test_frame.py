@@ -1,4 +1,4 @@
-"""Frames: positions, pieces of text that are joined, and batches."""
+"""Frames: positions, and pieces of text that are joined."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shim.faces.opencode1.wire_event import OpenCodeEvent
-from shim.stream.frame import CHUNK_BYTES, Frame, batches, compact, decode_position, encode_position, normal_scope
+from shim.stream.frame import Frame, compact, decode_position, encode_position, normal_scope
 from tests.unit.stream.reading import delta, encoder, numbered_event, parse
 
 
@@ -111,16 +111,3 @@ def test_joined_pieces_read_like_single_ones(events: list[OpenCodeEvent]) -> Non
         assert client_states(short[: at + 1])[-1] == client_states(frames[:until])[-1]
     for frame in short:
         assert json.loads(frame.body)["id"] == frame.position
-
-
-# Batches.
-
-
-def test_batches_end_with_the_frame_that_fills_them() -> None:
-    frames = encode([numbered_event(number, urgent=number == 4) for number in range(5)])
-    sizes = [1, CHUNK_BYTES, 2, CHUNK_BYTES - 2, 3]
-    found = batches(frames, lambda frame: bytes(sizes[frames.index(frame)]))
-    assert [list(batch.frames) for batch in found] == [frames[:2], frames[2:4], frames[4:]]
-    assert [len(batch.data) for batch in found] == [CHUNK_BYTES + 1, CHUNK_BYTES, 3]
-    assert [batch.urgent for batch in found] == [False, False, True]
-    assert batches([], bytes) == []

@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from shim.faces.opencode1.wire_event import OpenCodeEvent
+from shim.stream.frame import Frame
 from shim.stream.hub import HubBounds
-from shim.stream.subscription import Bounds, State
+from shim.stream.subscription import CHUNK_BYTES, Bounds, State, batches
 from tests.unit.stream.reading import (
     ReceivedFrame,
     delta,
@@ -33,6 +34,16 @@ async def judgement() -> None:
 
 def types(found: list[ReceivedFrame]) -> list[str]:
     return [got.type for got in found]
+
+
+def test_batches_end_with_the_frame_that_fills_them() -> None:
+    frames = [Frame(f"evt_{number}", b"", number == 4) for number in range(5)]
+    sizes = [1, CHUNK_BYTES, 2, CHUNK_BYTES - 2, 3]
+    found = batches(frames, lambda frame: bytes(sizes[frames.index(frame)]))
+    assert [list(batch.frames) for batch in found] == [frames[:2], frames[2:4], frames[4:]]
+    assert [len(batch.data) for batch in found] == [CHUNK_BYTES + 1, CHUNK_BYTES, 3]
+    assert [batch.urgent for batch in found] == [False, False, True]
+    assert batches([], bytes) == []
 
 
 async def test_a_slow_reader_is_dropped_and_the_others_get_everything() -> None:

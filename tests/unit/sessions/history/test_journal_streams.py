@@ -22,8 +22,8 @@ from shim.faces.opencode2 import dialects, stream
 from shim.faces.opencode2.services import EventMaker, opencode2_face
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
-from shim.sessions.feed import ChangeFeed, SessionChanges
-from shim.sessions.history.journal_streams import JournalStreams, decode, digits_of
+from shim.sessions.feed import ChangeFeed, ReaderPlace, SessionChanges, digits_of
+from shim.sessions.history.journal_streams import JournalStreams
 from shim.sessions.session.session_state import SessionState
 from shim.store.sqlite import SqliteStore
 from shim.store.writer import Limits
@@ -246,6 +246,6 @@ async def test_a_client_goes_on_within_what_came_together(face: str, tmp_path: P
 
 
 async def is_in_journal(server: Server, last_id: str) -> bool:
-    seen = decode(last_id)
+    seen = ReaderPlace.decode(last_id)
     rows = [row for session_id in SESSIONS for row in await server.store.rows(session_id)]
     return seen is not None and any(digits_of(row.event_id) == seen.id for row in rows)

@@ -215,6 +215,17 @@ async def test_a_turn_of_a_terminal_while_no_agent_runs_stands_before_the_next_p
     assert len(await server.messages(session)) == 8, "it is recorded once"
 
 
+async def test_a_turn_of_a_terminal_while_no_agent_runs_stands_before_a_compaction(server: Live, tmp_path: Path) -> None:
+    session = await server.session()
+    await server.ask(session, "[deltas:1]", model=MODEL)
+    await end_agent(server, session)
+    append(tmp_path / "home", prompt(THEIRS, "in the terminal"), answer("a1", THEIRS, "said in the terminal"))
+    await server.api.post(f"/session/{session}/summarize", MODEL, status=200)
+    messages = await server.messages(session)
+    assert texts(messages)[2:4] == ["in the terminal", "said in the terminal"]
+    assert [part["type"] for part in messages[4]["parts"]] == ["compaction"]
+
+
 async def test_a_turn_without_an_end_is_not_shown_before_a_prompt(server: Live, tmp_path: Path) -> None:
     session = await server.session()
     await server.ask(session, "[deltas:1]", model=MODEL)

@@ -251,6 +251,14 @@ async def read_all(server: Server, session: str) -> None:
         await server.live.api.get(f"/session/{session}/{part}", status=200)
 
 
+async def closed_session(server: Server) -> str:
+    """A session with one answer, whose agent has ended."""
+    session, _ = await server.say("one")
+    await server.live.api.post("/instance/dispose", status=200)
+    server.spares._histories.clear()
+    return session
+
+
 async def wait_ahead(server: Server) -> list[int]:
     """The processes after the time in which an opened session gets its agent."""
     server.clock.value_ms += OPEN_MS
@@ -259,9 +267,7 @@ async def wait_ahead(server: Server) -> list[int]:
 
 
 async def test_a_session_that_a_person_opens_gets_its_agent_ahead(server: Server) -> None:
-    session, _ = await server.say("one")
-    await server.live.api.post("/instance/dispose", status=200)
-    server.spares._histories.clear()
+    session = await closed_session(server)
     async with server.live.api.stream("/event"):
         await read_all(server, session)
         await wait_ahead(server)
@@ -273,9 +279,7 @@ async def test_a_session_that_a_person_opens_gets_its_agent_ahead(server: Server
 
 
 async def test_a_spare_of_a_conversation_that_goes_on_elsewhere_gets_no_prompt(server: Server) -> None:
-    session, _ = await server.say("one")
-    await server.live.api.post("/instance/dispose", status=200)
-    server.spares._histories.clear()
+    session = await closed_session(server)
     async with server.live.api.stream("/event"):
         await read_all(server, session)
         await wait_ahead(server)
@@ -292,9 +296,7 @@ async def test_a_spare_of_a_conversation_that_goes_on_elsewhere_gets_no_prompt(s
 
 @pytest.mark.parametrize("reads", [("message",), ("message", "todo"), ("",)])
 async def test_a_client_that_lists_or_polls_starts_no_agent(server: Server, reads: tuple[str, ...]) -> None:
-    session, _ = await server.say("one")
-    await server.live.api.post("/instance/dispose", status=200)
-    server.spares._histories.clear()
+    session = await closed_session(server)
     async with server.live.api.stream("/event"):
         for read in reads * 3:
             await server.live.api.get(f"/session/{session}/{read}".rstrip("/"), status=200)
@@ -302,9 +304,7 @@ async def test_a_client_that_lists_or_polls_starts_no_agent(server: Server, read
 
 
 async def test_without_a_stream_of_events_an_opened_session_starts_no_agent(server: Server) -> None:
-    session, _ = await server.say("one")
-    await server.live.api.post("/instance/dispose", status=200)
-    server.spares._histories.clear()
+    session = await closed_session(server)
     await server.until(lambda: not server.live.api.raw.app[SERVICES].hub.has_reader(str(server.live.directory)))
     await read_all(server, session)
     assert len(await wait_ahead(server)) == 1

@@ -48,6 +48,8 @@ async def begin(
     Nothing is stored then.
     """
     actor = await manager.actor(session_id)
+    if not actor.process.is_alive:
+        await manager.deps.catch_up(actor)
     state = actor.main
     body = PromptRequest(parts=(), model=model, message_id=message_id)
     check_ids(state.session, body)

@@ -21,6 +21,7 @@ from shim.lib import disk
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts.prompt_dispatch import Answer
 from shim.sessions.session.actor import SessionActor
+from shim.sessions.session.native_sessions import NativeSession
 from shim.sessions.transfer.conversations import FILE_BYTES, files_of, ms_of
 from shim.sessions.undo.undo import has_undone
 from universal.agent_spec import ConversationPrompt, ConversationStore
@@ -90,15 +91,11 @@ class OtherWriters:
 
         Not if own lines are told apart by the agent that runs alone (`ConversationStore.at_rest`).
         """
-        if not _is_at_rest(actor):
+        found = self._of_agent(actor, actor.main.session.agent) if _is_at_rest(actor) else None
+        if found is None or _store(found[0]).at_rest or not (since_ms := found[1].others_ms):
             return
-        agent, at_ms = self._manager.deps.agents.get(actor.main.session.agent), self._manager.deps.clock.now_ms()
-        native = None if agent is None else actor.native.get(agent.spec.name)
-        if agent is None or native is None or not native.others_ms:
-            return
-        since_ms, store = native.others_ms, agent.spec.abilities.conversations
-        if store is None or store.foreign_rows is None or store.at_rest:
-            return
+        agent, native = found
+        at_ms = self._manager.deps.clock.now_ms()
         rows = await asyncio.to_thread(self._missed_rows, agent, native.id, since_ms)
         if rows and native.others_ms == since_ms and _is_at_rest(actor):
             log.info("conversation.written_meanwhile", session_id=actor.main.id, agent=agent.spec.name)
@@ -109,21 +106,28 @@ class OtherWriters:
 
     def _missed_rows(self, agent: Agent, id_: str, since_ms: int) -> Sequence[JsonObject]:
         """The rows of turns of another program since a time, if the last of them is over. Blocking."""
-        foreign_rows = _store(agent).foreign_rows
-        for changed_ms, path in files_of(self._manager, agent, id_)[:1]:
-            with suppress(OSError):
-                if foreign_rows is not None and changed_ms >= since_ms:
-                    with disk.open_file(path) as (file, _):
-                        file.seek(_end_of_read(path, since_ms))
-                        rows, is_over = foreign_rows(file.read(FILE_BYTES).splitlines(), (), "")
-                    return rows if is_over else ()
+        foreign_rows, files = _store(agent).foreign_rows, files_of(self._manager, agent, id_)
+        if foreign_rows is None or not files or files[0][0] < since_ms:
+            return ()
+        path = files[0][1]
+        with suppress(OSError), disk.open_file(path) as (file, _):
+            file.seek(_end_of_read(path, since_ms))
+            rows, is_over = foreign_rows(file.read(FILE_BYTES).splitlines(), (), "")
+            return rows if is_over else ()
         return ()
 
-    def _conversation(self, actor: SessionActor) -> tuple[SessionActor, Agent, tuple[str, str]] | None:
-        agent = self._manager.deps.agents.get(actor.process.agent or "")
-        native = None if agent is None else actor.native.get(agent.spec.name)
-        if agent is None or native is None or (store := agent.spec.abilities.conversations) is None or store.foreign_rows is None:
+    def _of_agent(self, actor: SessionActor, name: str) -> tuple[Agent, NativeSession] | None:
+        """An agent and its conversation in a session, if other programs' lines can be told apart in it."""
+        agent, native = self._manager.deps.agents.get(name), actor.native.get(name)
+        if agent is None or native is None or (own := agent.spec.abilities.conversations) is None or own.foreign_rows is None:
             return None
+        return agent, native
+
+    def _conversation(self, actor: SessionActor) -> tuple[SessionActor, Agent, tuple[str, str]] | None:
+        found = self._of_agent(actor, actor.process.agent or "")
+        if found is None:
+            return None
+        agent, native = found
         key = actor.main.id, native.id
         return (actor, agent, key) if actor.process.is_alive or (key in self._files and self._files[key].rows) else None
 

@@ -34,7 +34,7 @@ def tui(
     settings = place.root / "tui" / ".local" / "state" / "opencode" / "kv.json"
     settings.parent.mkdir(parents=True, exist_ok=True)
     if not settings.exists():
-        settings.write_text('{"animations_enabled": false}')  # its spinner takes half of a core
+        settings.write_text('{"animations_enabled": false}')  # its spinner takes 0.1 s of processor a second
     terminal = Terminal(argv, place.project, env, columns=columns, rows=rows)
     screen = terminal.wait(re.compile(READY, re.MULTILINE), START_S)
     assert "[exit" not in screen, f"the TUI ended:\n{screen}"

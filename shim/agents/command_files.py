@@ -14,11 +14,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from shim.agents.keys import place
 from shim.host.config import markdown
 from shim.host.files.roots import folders_down_to, repository_of, within
 from shim.lib import disk
 from universal.lib.jsonvalue import arr, obj, text
+from universal.lib.paths import expand
 from universal.slash_commands import CommandFolder, CommandSources, PluginFolders, SlashCommand
 
 FILE_LIMIT_BYTES = 2**20
@@ -65,7 +65,7 @@ class CommandFiles:
         inside = [repository_of(directory)]
         for folder in sources.folders:
             if folder.is_personal:
-                path = place(folder.path, self._environ)
+                path = expand(folder.path, self._environ)
                 places = [] if path is None else [path]
             else:
                 places = [Path(base, folder.path) for base in (above if folder.is_everywhere else above[:1])]
@@ -111,7 +111,7 @@ class CommandFiles:
                 enabled.update(dict.fromkeys(id_ for id_, value in rows.items() if value is True))
         if not enabled:
             return
-        places = (place(name, self._environ) for name in plugins.installed)
+        places = (expand(name, self._environ) for name in plugins.installed)
         installed = next((path for path in places if path is not None and disk.is_file(path)), None)
         rows = obj(_json(installed, []).get("plugins")) if installed is not None else {}
         for id_ in islice(enabled, PLUGINS_LIMIT):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from shim.agents import discovery
-from shim.agents.keys import KeyStore, key_variables, place
+from shim.agents.keys import KeyStore, key_variables
 from shim.agents.plugins import BrokenPlugin
 from shim.host.config import jsonc
 from shim.lib import disk
@@ -47,6 +47,7 @@ from universal.agent_spec import AgentSpec
 from universal.codec import Catalogue, Codec, Model
 from universal.launch import Exit, LaunchOptions, LaunchSpec, SettingsFile
 from universal.lib.jsonvalue import obj
+from universal.lib.paths import expand
 
 if TYPE_CHECKING:
     from shim.processes.egress import Egress
@@ -481,7 +482,7 @@ class AgentDirectory:
         stamp = stamp_of(located.path) if located.path else None
         if stamp is None or spec.program.transport == "stdio" or spec.program.spare is None:
             return stamp
-        files = (place(name, self._environ) for name in spec.program.spare.own_files)
+        files = (expand(name, self._environ) for name in spec.program.spare.own_files)
         return " ".join((stamp, *(mark for file in files if file is not None and (mark := stamp_of(str(file))))))
 
     async def _look(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:

@@ -17,6 +17,7 @@ from shim.lib import disk
 from shim.lib.errors import StoreError
 from universal.agent_spec import AgentSpec
 from universal.lib.jsonvalue import obj, text
+from universal.lib.paths import expand
 
 MODEL_PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY",),
@@ -97,14 +98,5 @@ def is_logged_in(spec: AgentSpec, environ: Mapping[str, str], *, tells: bool) ->
     signs = spec.program.login_signs
     if signs is None:
         return tells
-    files = (place(path, environ) for path in signs.files)
+    files = (expand(path, environ) for path in signs.files)
     return any(environ.get(name) for name in signs.variables) or any(file is not None and file.is_file() for file in files)
-
-
-def place(path: str, environ: Mapping[str, str]) -> Path | None:
-    """The place of `~/...`, `$VARIABLE/...` or an absolute path in this environment. None if the variable is not set."""
-    if path.startswith("/"):
-        return Path(path)
-    head, _, rest = path.partition("/")
-    base = environ.get("HOME", "") if head == "~" else environ.get(head.removeprefix("$"), "")
-    return Path(base, rest) if base else None

@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import universal
-from shim.agents.keys import place
 from shim.host.files.roots import repository_above
 from shim.host.terminals.shell_command import Enclose
 from shim.lib.errors import AgentStartFailed, InvalidRequest
@@ -25,6 +24,7 @@ from shim.processes.sandbox import SYSTEM, Enclosure, Tool, enclose, find_tool, 
 from universal.agent_spec import AgentSpec
 from universal.launch import LaunchOptions, LaunchSpec
 from universal.lib.jsonvalue import obj
+from universal.lib.paths import expand
 from universal.permissions import Rule
 from universal.refusals import View
 from universal.sandbox import NO_NEEDS, TIGHTER, Bounds, Level, SandboxUse, bounds_of, strictest, tighter_of
@@ -288,7 +288,7 @@ def _temporary(directory: str, environ: Mapping[str, str]) -> str:
 def _first_places(names: Iterable[str], environ: Mapping[str, str]) -> Iterator[Path]:
     """The places of `A or B`: the first whose variable is set."""
     for name in names:
-        found = (place(part, environ) for part in name.split(" or "))
+        found = (expand(part, environ) for part in name.split(" or "))
         if (path := next(filter(None, found), None)) is not None:
             yield path
 

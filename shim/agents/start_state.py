@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
-from shim.agents.keys import is_logged_in, place
+from shim.agents.keys import is_logged_in
 from shim.host.files.roots import folders_down_to, repository_above
 from shim.host.git.git_command import git
 from shim.host.trust.trust_store import ProjectTrust
 from shim.lib import disk
 from shim.processes.locate import stamp_of
 from universal.lib.jsonvalue import obj
+from universal.lib.paths import expand
 
 # --- files read at a start --------------------------------------------------------------------------------------
 
@@ -145,8 +146,8 @@ def _look(
         if verdict.decision != "trusted":
             return None
         project = verdict.settings.digest
-    agent_files = [path for name in use.own_files if (path := place(name, environ)) is not None]
-    values = {path: keys for name, keys in use.values.items() if (path := place(name, environ)) is not None}
+    agent_files = [path for name in use.own_files if (path := expand(name, environ)) is not None]
+    values = {path: keys for name, keys in use.values.items() if (path := expand(name, environ)) is not None}
     files = digest(folders_down_to(directory), use.files, agent_files, values)
     branch = digest([], (), _head(directory), {}) if use.takes_git else ""
     return None if files is None or branch is None else StartState(program, keys, project, files, branch)

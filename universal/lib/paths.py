@@ -1,9 +1,9 @@
-"""Compares absolute paths as they are written. Pure."""
+"""Compares absolute paths as they are written, and says what `~` and variables in one stand for. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
 
 
 def is_in(path: str, folders: Iterable[str]) -> bool:
@@ -17,3 +17,12 @@ def relative(path: str, base: str) -> str:
         return str(PurePosixPath(path).relative_to(base))
     except ValueError:
         return path
+
+
+def expand(path: str, environ: Mapping[str, str]) -> Path | None:
+    """What `~/...`, `$VARIABLE/...` or an absolute path is in this environment. None if the variable is not set."""
+    if path.startswith("/"):
+        return Path(path)
+    head, _, rest = path.partition("/")
+    base = environ.get("HOME", "") if head == "~" else environ.get(head.removeprefix("$"), "")
+    return Path(base, rest) if base else None

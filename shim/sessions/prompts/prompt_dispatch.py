@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from shim.agents.directory import Agent
-from shim.agents.keys import place
 from shim.agents.sandboxes import bounds, held_keys, level_of, may_be_held, sandbox_notice, sight_here
 from shim.agents.spares.agent_room import WAIT_S
 from shim.host.files.roots import folders_down_to
@@ -33,6 +32,7 @@ from universal.codec import Codec, Fact, Prompt
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData
 from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart, TextPart
 from universal.lib.jsonvalue import JsonObject
+from universal.lib.paths import expand
 from universal.permissions import MODES
 from universal.sandbox import Bounds
 from universal.session.user_prompt import Delivery
@@ -449,7 +449,7 @@ FILE_LIMIT_BYTES = 2**20
 def may_run(calls: HeldCalls, directory: str, environ: Mapping[str, str]) -> bool:
     """Whether a settings file may name such a program: it has one of the words, or cannot be read. Blocking."""
     words = [word.encode() for word in calls.words]
-    own = (place(path, environ) for path in calls.own_files)
+    own = (expand(path, environ) for path in calls.own_files)
     project = (Path(folder, name) for folder in folders_down_to(directory) for name in calls.files)
     return any(path is not None and _mentions(path, words) for path in (*own, *project))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.agents.keys import is_logged_in, place
+from shim.agents.keys import is_logged_in
 from tests.support.specs import change
 from universal.agent_spec import AgentSpec, LoginSigns
 from universal.agents.mock.spec import MOCK
@@ -57,10 +57,3 @@ def test_signs_of_a_login(tmp_path: Path) -> None:
     assert is_logged_in(spec, environ, tells=False)
     assert is_logged_in(spec, {"CONFIG": str(tmp_path)}, tells=False)
     assert is_logged_in(change(MOCK, login_signs=None), {}, tells=True)
-
-
-def test_the_place_of_a_file() -> None:
-    environ = {"HOME": "/home/me", "CONFIG": "/c"}
-    assert [str(place(name, environ)) for name in ("~/a/b", "$CONFIG/a", "/etc/a", "$NONE/a")] == [
-        "/home/me/a/b", "/c/a", "/etc/a", "None",
-    ]  # fmt: skip

@@ -1,10 +1,10 @@
-"""Which paths lie in which folders, as they are written."""
+"""Which paths lie in which folders, as they are written, and what their variables stand for."""
 
 from __future__ import annotations
 
 import pytest
 
-from universal.lib.paths import is_in, relative
+from universal.lib.paths import expand, is_in, relative
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,10 @@ def test_a_folder_has_itself_and_what_lies_below_it(path: str, folders: tuple[st
 
 def test_a_path_outside_is_not_relative() -> None:
     assert (relative("/a/b", "/a"), relative("/ab", "/a")) == ("b", "/ab")
+
+
+def test_a_path_is_expanded_by_the_environment() -> None:
+    environ = {"HOME": "/home/me", "CONFIG": "/c"}
+    assert [str(expand(name, environ)) for name in ("~/a/b", "$CONFIG/a", "/etc/a", "$NONE/a")] == [
+        "/home/me/a/b", "/c/a", "/etc/a", "None",
+    ]  # fmt: skip
